@@ -1,0 +1,89 @@
+"""One request and one reply, as values; and a URL that must not be shown.
+
+Built and read by wire.py, carried by runtime.py. Nothing here knows the interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal
+from urllib.parse import urlsplit
+
+from airflow_tds.client.payloads import Body
+
+__all__ = ["Repeat", "Reply", "Request", "SecretUrl"]
+
+Repeat = Literal["always", "if_unsent", "never"]
+
+
+class SecretUrl:
+    """A presigned URL: whoever holds it may read or write, so it shows only its host.
+
+    Args:
+        url: The whole URL.
+    """
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def reveal(self) -> str:
+        """Give the whole URL, to be sent and never to be logged."""
+        return self._url
+
+    def __repr__(self) -> str:
+        parts = urlsplit(self._url)
+        return f"{parts.scheme}://{parts.hostname}/…?<redacted>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a presigned URL must not be stored or sent to another process")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be sent.
+
+    Attributes:
+        operation: The operation's name, §4.1, for logs and errors.
+        subject: What it is about, such as `table flights`, for logs and errors.
+        method: HTTP method.
+        target: A path below the service's base path, or a presigned URL, which gets no credentials.
+        repeat: Whether the request may be sent again: `always`, only `if_unsent`, or `never`.
+        headers: Header fields beside those of the runtime.
+        json: A JSON document to send; None for none.
+        body: A payload to send; None for none.
+        sink: Where a successful reply's body is poured; None keeps it in the reply.
+        limit: Seconds that the whole request may take; None for no limit beyond the socket's own.
+    """
+
+    operation: str
+    subject: str
+    method: str
+    target: str | SecretUrl
+    repeat: Repeat = "never"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    body: Body | None = None
+    sink: BinaryIO | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back, whole.
+
+    Attributes:
+        status: HTTP status.
+        headers: Header fields, names in lower case.
+        content: The body; empty if it was poured into the request's sink.
+        received: Bytes of the body, also of a poured one.
+        request_id: The id that was sent with the request.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+    received: int = 0
+    request_id: str = ""

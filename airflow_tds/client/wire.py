@@ -1,0 +1,487 @@
+"""Each operation's wire form, as data: `fixed` (with its section) or `assumed` (ours to choose, yours to override).
+
+Here lives all that is known of paths, names and statuses: pure functions that build requests and read
+replies. Nothing is sent here. The embedded service builds its router from the same map.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, BinaryIO, Literal, Self, TypeVar
+from urllib.parse import parse_qs, quote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic_core import from_json
+
+from airflow_tds.client import errors
+from airflow_tds.client.messages import Repeat, Reply, Request, SecretUrl
+from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
+from airflow_tds.client.payloads import Body
+
+__all__ = ["Initiation", "Poll", "Route", "Wire", "WriteOperation"]
+
+WriteOperation = Literal["upload", "append", "upsert"]
+
+#: An error's text keeps this much of the answer's body: enough to act on, too little to flood a log.
+ERROR_TEXT = 2048
+#: Ids beyond this are refused: no service's table is called so, and many servers cut longer paths.
+LONGEST_ID = 512
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_TIME = TypeAdapter(datetime)
+_SUCCESS = range(200, 300)
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class Route(BaseModel):
+    """An HTTP method and a path template.
+
+    Attributes:
+        method: Such as `POST`.
+        path: Such as `/tables/{table_id}/data/upload`.
+        source: The section that fixes it, `assumed`, or `set` when overridden.
+        repeat: Whether a request of this route may be sent again.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    method: str
+    path: str
+    source: str
+    repeat: Repeat
+
+    def fill(self, **ids: str) -> str:
+        """Give the path with every id percent-encoded whole, so that an id never changes the route."""
+        return self.path.format(**{name: _segment(name, value) for name, value in ids.items()})
+
+    def overridden(self, line: str) -> Route:
+        """Give this route with another method and path, as in `PUT /v2/{table_id}`."""
+        method, path = _parse_line(line)
+        return self.model_copy(update={"method": method, "path": path, "source": "set"})
+
+
+def _parse_line(line: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(GET|POST|PUT|PATCH|DELETE) (/\S*)", line)
+    if found is None:
+        raise ValueError(f"a route is written 'METHOD /path', not {line!r}")
+    return found[1], found[2]
+
+
+def _fixed(line: str, section: str, repeat: Repeat = "always") -> Route:
+    method, path = _parse_line(line)
+    return Route(method=method, path=path, source=section, repeat=repeat)
+
+
+def _assumed(line: str, repeat: Repeat = "always") -> Route:
+    return _fixed(line, "assumed", repeat)
+
+
+def _segment(name: str, value: str) -> str:
+    what = name.replace("_", " ")
+    if value in ("", ".", "..") or _CONTROL.search(value):
+        raise errors.ValidationFailed(f"{what} {value!r} cannot be part of an address")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        raise errors.ValidationFailed(f"{what} {value!r} is not valid text") from None
+    if len(encoded) > LONGEST_ID:
+        raise errors.ValidationFailed(f"{what} has {len(encoded)} bytes, at most {LONGEST_ID} are sent")
+    return quote(value, safe="")
+
+
+@dataclass(frozen=True)
+class Initiation:
+    """The answer to a write's initiation: a job that waits for its data.
+
+    Attributes:
+        job_id: The job.
+        upload_url: Where the payload is PUT.
+        upload_headers: Header fields that the PUT must carry.
+        lifetime: Seconds from the answer on for which the URL can be used.
+    """
+
+    job_id: str
+    upload_url: SecretUrl
+    upload_headers: Mapping[str, str] = field(default_factory=dict)
+    lifetime: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Poll:
+    """What the poll path said of a query job, §4.2.
+
+    Attributes:
+        job: The job record; its status is COMPLETED once the result can be fetched.
+        result: Where the result is; None until it can be fetched.
+    """
+
+    job: DataJobResponse
+    result: SecretUrl | None = None
+
+
+class Wire(BaseModel):
+    """The wire map: what is fixed, what is assumed, what a connection sets.
+
+    A route is overridden by a line such as `"truncate": "DELETE /tables/{table_id}/rows"`. Lists of names
+    are JSON pointers: places where a reply may hold the value.
+
+    Attributes:
+        job_id: Where a reply holds a job's id; the empty pointer is a bare JSON string.
+        upload_url: Where an initiation's reply holds the presigned URL.
+        upload_headers: Where it holds the headers of the PUT.
+        expires_at: Where it holds the time at which the URL expires.
+        upload_url_lifetime: Seconds, where neither the reply nor the URL tells.
+        write_formats: Formats of a write's payload.
+        ready: Statuses of the poll path that carry the result's address.
+        pending: Statuses of the poll path that mean "not yet".
+        no_data_statuses: Job statuses that mean that no data has arrived.
+        validation: HTTP statuses of an invalid parameter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    info: Route = _assumed("GET /tables/{table_id}/data/info")
+    upload: Route = _assumed("POST /tables/{table_id}/data/upload", "if_unsent")
+    append: Route = _fixed("PATCH /tables/{table_id}/data", "§4.2", "if_unsent")
+    upsert: Route = _assumed("POST /tables/{table_id}/data/upsert", "if_unsent")
+    truncate: Route = _assumed("POST /tables/{table_id}/data/truncate", "if_unsent")
+    get_job: Route = _assumed("GET /data/jobs/{job_id}")
+    start_query: Route = _fixed("POST /data/queries", "§4.2")
+    poll_query: Route = _fixed("GET /data/query/{job_id}", "§4.2")
+
+    job_id: tuple[str, ...] = ("/job_id", "/jobId", "/id", "")
+    upload_url: tuple[str, ...] = ("/upload_url", "/presigned_url", "/url")
+    upload_headers: tuple[str, ...] = ("/upload_headers",)
+    expires_at: tuple[str, ...] = ("/expires_at",)
+    upload_url_lifetime: float = 3600.0
+    write_formats: tuple[str, ...] = ("json", "csv", "ndjson", "parquet")
+    ready: tuple[int, ...] = (307,)
+    pending: tuple[int, ...] = (202,)
+    no_data_statuses: tuple[str, ...] = ()
+    validation: tuple[int, ...] = (400, 422)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_route_lines(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        defaults = {name: info.default for name, info in cls.model_fields.items()}
+        return {
+            name: defaults[name].overridden(value)
+            if isinstance(defaults.get(name), Route) and isinstance(value, str)
+            else value
+            for name, value in given.items()
+        }
+
+    @classmethod
+    def from_setting(cls, setting: Mapping[str, Any] | None) -> Self:
+        """Make the map from a connection's `wire` extra.
+
+        Args:
+            setting: Overrides by name; None or empty for none.
+
+        Raises:
+            ValidationFailed: A name is unknown or a value does not fit; the text names it.
+        """
+        try:
+            return cls.model_validate(dict(setting or {}))
+        except ValidationError as invalid:
+            raise errors.ValidationFailed(f"wire map: {describe(invalid)}") from None
+
+    # ---- requests
+
+    def info_request(self, table_id: str) -> Request:
+        """Ask for a table's statistics, §2.2."""
+        return self._to_table("info", table_id)
+
+    def truncate_request(self, table_id: str) -> Request:
+        """Ask for all rows of a table to be removed, §3.1."""
+        return self._to_table("truncate", table_id)
+
+    def initiate_request(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data_format: str,
+        key_columns: str | Sequence[str] | None,
+    ) -> Request:
+        """Announce a write; the answer names its job and where to PUT the data, §4.2 rule 1.
+
+        Args:
+            operation: `upload`, `append` or `upsert`.
+            table_id: The table.
+            data_format: One of `write_formats`.
+            key_columns: A name or a list of names, for upsert only; None otherwise.
+
+        Raises:
+            ValidationFailed: Unknown format, upsert without keys, or keys where none belong.
+        """
+        if data_format not in self.write_formats:
+            raise errors.ValidationFailed(f"format {data_format!r} is none of {', '.join(self.write_formats)}")
+        body: dict[str, Any] = {"format": data_format}
+        if operation != "upload":
+            body["update_mode"] = operation
+        keys = [key_columns] if isinstance(key_columns, str) else list(key_columns or ())
+        if (operation == "upsert") != bool(keys):
+            rule = "needs key_columns" if operation == "upsert" else "takes no key_columns"
+            raise errors.ValidationFailed(f"{operation} {rule} (§2.8)")
+        if keys:
+            body["key_columns"] = keys
+        return self._to_table(operation, table_id, body)
+
+    def put_request(self, initiation: Initiation, body: Body, *, limit: float) -> Request:
+        """Send a write's payload to the object store, without credentials."""
+        return Request(
+            "put",
+            f"job {initiation.job_id}",
+            "PUT",
+            initiation.upload_url,
+            headers=initiation.upload_headers,
+            body=body,
+            limit=limit,
+        )
+
+    def job_request(self, job_id: str) -> Request:
+        """Ask for a job's record, §2.3."""
+        return self._to_job("get_job", job_id)
+
+    def poll_request(self, job_id: str) -> Request:
+        """Ask whether a query's result is ready, §4.2."""
+        return self._to_job("poll_query", job_id)
+
+    def start_query_request(self, query: CrossQueryRequest) -> Request:
+        """Start an asynchronous query, §4.2."""
+        route = self.start_query
+        body = query.model_dump(mode="json", exclude_none=True)
+        subject = f"table {query.table_id}"
+        return Request("submit_cross_query", subject, route.method, route.fill(), route.repeat, json=body)
+
+    def download_request(self, job_id: str, url: SecretUrl, sink: BinaryIO) -> Request:
+        """Fetch a result from the object store, without credentials."""
+        headers = {"Accept-Encoding": "identity"}  # what is stored is what is kept; no decoder, no bomb
+        return Request("download", f"job {job_id}", "GET", url, headers=headers, sink=sink)
+
+    def _to_table(self, operation: str, table_id: str, body: Any = None) -> Request:
+        route: Route = getattr(self, operation)
+        path = route.fill(table_id=table_id)
+        return Request(operation, f"table {table_id}", route.method, path, route.repeat, json=body)
+
+    def _to_job(self, operation: str, job_id: str) -> Request:
+        route: Route = getattr(self, operation)
+        return Request(operation, f"job {job_id}", route.method, route.fill(job_id=job_id), route.repeat)
+
+    # ---- replies
+
+    def read_info(self, reply: Reply) -> DatasetInfoResponse:
+        """Read a table's statistics; counts may be digit strings, times ISO 8601 or epoch (assumed)."""
+        return _model(DatasetInfoResponse, _document(reply, "info"), "info")
+
+    def read_job(self, reply: Reply) -> DataJobResponse:
+        """Read a job's record; `error` may be text or an object (assumed)."""
+        return _job(_document(reply, "get_job"), "get_job")
+
+    def read_initiation(self, reply: Reply) -> Initiation:
+        """Read the answer to a write's initiation."""
+        document = _document(reply, "initiation")
+        url = _required(document, self.upload_url, "initiation", "upload_url")
+        return Initiation(
+            _required(document, self.job_id, "initiation", "job_id"),
+            SecretUrl(url),
+            _find(document, self.upload_headers, "initiation") or {},
+            self._lifetime(reply, _find(document, self.expires_at, "initiation"), url),
+        )
+
+    def read_job_id(self, reply: Reply) -> str:
+        """Read the id of a query job that was started."""
+        return _required(_document(reply, "submit_cross_query"), self.job_id, "submit_cross_query", "job_id")
+
+    def read_poll(self, reply: Reply) -> Poll:
+        """Read the poll path: pending, ready, or failed, §4.2 and §7."""
+        if reply.status in self.ready:
+            location = reply.headers.get("location", "")
+            if not location:
+                return Poll(DataJobResponse(status="FAILED", error="the redirect names no result (§7)"))
+            return Poll(DataJobResponse(status="COMPLETED"), SecretUrl(location))
+        if reply.status in self.pending or not reply.content:
+            return Poll(DataJobResponse(status="PENDING"))
+        job = _job(_document(reply, "poll_query"), "poll_query")
+        if job.status.upper() == "COMPLETED":  # the result is what the redirect names; until then it is pending
+            job = job.model_copy(update={"status": "PENDING"})
+        return Poll(job)
+
+    def _lifetime(self, reply: Reply, told: Any, url: str) -> float:
+        """Seconds that an upload URL lives, by the server's own clock where it tells its time."""
+        now = _date(reply.headers.get("date", "")) or datetime.now(UTC)
+        if told is not None:
+            return max(0.0, (_moment(told, "expires_at") - now).total_seconds())
+        return _lifetime_in(url, now) or self.upload_url_lifetime
+
+    def error(self, request: Request, reply: Reply) -> errors.TableServiceError | None:
+        """Say what error a reply is, if it is one; redirects are errors except on the poll path."""
+        if reply.status in _SUCCESS or (request.operation == "poll_query" and reply.status in self.ready):
+            return None
+        text = _clean(reply.content)
+        message = f"{request.operation}, {request.subject}: HTTP {reply.status}{': ' if text else ''}{_detail(text)}"
+        known: dict[str, Any] = {"status": reply.status, "body": text, "request_id": reply.request_id}
+        if isinstance(request.target, SecretUrl):
+            kind = errors.LengthRequired if reply.status == 411 else errors.UploadRefused  # noqa: PLR2004  # §7
+            return _server_error(message, reply) or kind(message, **known)
+        return _server_error(message, reply) or self._refusal(request, reply, message, known)
+
+    def _refusal(self, request: Request, reply: Reply, message: str, known: dict[str, Any]) -> errors.TableServiceError:
+        if reply.status in self.validation:
+            return errors.ValidationFailed(message, **known)
+        kinds: dict[int, type[errors.Refused]] = {
+            401: errors.Unauthorized,
+            403: errors.Forbidden,
+            404: errors.JobNotFound if request.subject.startswith("job ") else errors.TableNotFound,
+            409: errors.Conflict,
+        }
+        if reply.status in kinds:
+            return kinds[reply.status](message + self._doubt(request, reply.status), **known)
+        if reply.status == 405:  # noqa: PLR2004  # Method Not Allowed: the path is there, the route is not
+            return errors.WireMismatch(message + self._doubt(request, 404), operation=request.operation, **known)
+        return errors.Refused(message, **known)
+
+    def _doubt(self, request: Request, status: int) -> str:
+        """A 404 may also mean that the service has another route than the one assumed."""
+        route = getattr(self, request.operation, None)
+        if status != 404 or not isinstance(route, Route) or route.source != "assumed":  # noqa: PLR2004  # Not found
+            return ""
+        return (
+            f" (or the service does not have {route.method} {route.path}, which is assumed:"
+            f" the connection's wire setting {request.operation!r} overrides it)"
+        )
+
+
+def describe(invalid: ValidationError) -> str:
+    """Put pydantic's findings into one line: field, rule, and not the value."""
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in invalid.errors())
+
+
+def _server_error(message: str, reply: Reply) -> errors.ServerError | None:
+    if reply.status not in (408, 429) and reply.status < 500:  # noqa: PLR2004  # 5xx
+        return None
+    return errors.ServerError(
+        message,
+        status=reply.status,
+        body=_clean(reply.content),
+        request_id=reply.request_id,
+        retry_after=retry_after(reply),
+    )
+
+
+def retry_after(reply: Reply) -> float | None:
+    """Read `Retry-After`, seconds or a date, by the server's own clock where it tells its time.
+
+    Returns:
+        Seconds, not negative; None when the header is missing or senseless.
+    """
+    value = reply.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", value):
+        return float(value)
+    until = _date(value)
+    if until is None:
+        return None
+    now = _date(reply.headers.get("date", "")) or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(value: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _moment(value: Any, name: str) -> datetime:
+    try:
+        found = _TIME.validate_python(float(value) if _is_digits(value) else value)
+    except ValidationError:
+        raise errors.UnexpectedReply(f"{name} is no time", field=name) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _is_digits(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value) is not None
+
+
+def _lifetime_in(url: str, now: datetime) -> float | None:
+    """Find the expiry in a presigned URL's own parameters: S3 and GCS (date + seconds), Azure (se), S3 v2."""
+    query = {name.lower(): values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    for prefix in ("x-amz-", "x-goog-"):
+        if f"{prefix}date" in query and _is_digits(query.get(f"{prefix}expires")):
+            begun = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            return max(0.0, float(query[f"{prefix}expires"]) - (now - begun).total_seconds())
+    until = query.get("se") or query.get("expires")
+    return max(0.0, (_moment(until, "upload_url") - now).total_seconds()) if until else None
+
+
+def _document(reply: Reply, operation: str) -> Any:
+    try:
+        return from_json(reply.content, cache_strings="keys", allow_inf_nan=False)
+    except ValueError:
+        raise errors.UnexpectedReply(
+            f"{operation}: HTTP {reply.status} with a body that is no JSON: {_clean(reply.content)[:200]!r}"
+        ) from None
+
+
+def _find(document: Any, pointers: Sequence[str], operation: str) -> Any:
+    """Read the value at whichever pointer has one; two different values contradict each other."""
+    found = [value for pointer in pointers if (value := _at(document, pointer)) is not None]
+    if any(value != found[0] for value in found):
+        raise errors.UnexpectedReply(f"{operation}: the reply holds different values at {', '.join(pointers)}")
+    return found[0] if found else None
+
+
+def _at(document: Any, pointer: str) -> Any:
+    if not pointer:
+        return document if isinstance(document, str) else None
+    for key in pointer.removeprefix("/").split("/"):
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _required(document: Any, pointers: Sequence[str], operation: str, name: str) -> str:
+    value = _find(document, pointers, operation)
+    if not isinstance(value, str | int) or value == "":
+        raise errors.UnexpectedReply(
+            f"{operation}: the reply holds no {name} at {', '.join(p or 'its top' for p in pointers)}",
+            field=name,
+        )
+    return str(value)
+
+
+def _model(kind: type[_M], document: Any, operation: str) -> _M:
+    try:
+        return kind.model_validate(document)
+    except ValidationError as invalid:
+        raise errors.UnexpectedReply(f"{operation}: {describe(invalid)}") from None
+
+
+def _job(document: Any, operation: str) -> DataJobResponse:
+    if isinstance(document, dict) and not isinstance(document.get("error"), str | None):
+        document = document | {"error": _reason(document["error"])}
+    return _model(DataJobResponse, document, operation)
+
+
+def _reason(error: Any) -> str:
+    return str(error.get("message") or error) if isinstance(error, dict) else str(error)
+
+
+def _clean(content: bytes) -> str:
+    """Make an answer's text fit for a log: short, and no control characters."""
+    return _CONTROL.sub(" ", content[:ERROR_TEXT].decode(errors="replace")).strip()
+
+
+def _detail(text: str) -> str:
+    try:
+        document = from_json(text)
+    except ValueError:
+        return text[:200]
+    detail = document.get("detail") if isinstance(document, dict) else None
+    return detail if isinstance(detail, str) else text[:200]

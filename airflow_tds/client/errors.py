@@ -10,7 +10,7 @@
     │   ├── Unauthorized   Forbidden   Conflict
     │   ├── NotFound ── TableNotFound  JobNotFound
     │   ├── WireMismatch               an assumed route that the service does not have
-    │   ├── UploadRefused              the object store said no ── LengthRequired (411)
+    │   ├── StorageRefused             the object store said no ── LengthRequired (411)
     │   └── ServerError                5xx, 429
     ├── JobError
     │   ├── JobFailed
@@ -40,12 +40,12 @@ __all__ = [
     "Refused",
     "ServerError",
     "Stopped",
+    "StorageRefused",
     "TableNotFound",
     "TableServiceError",
     "TransportFailed",
     "Unauthorized",
     "UnexpectedReply",
-    "UploadRefused",
     "ValidationFailed",
     "WaitTimedOut",
     "WireMismatch",
@@ -172,11 +172,11 @@ class WireMismatch(Refused):
         self.operation = operation
 
 
-class UploadRefused(Refused):
-    """The object store refused the payload: the URL expired, or was not meant for it."""
+class StorageRefused(Refused):
+    """The object store refused a PUT or GET: the URL expired, or was not meant for it."""
 
 
-class LengthRequired(UploadRefused):
+class LengthRequired(StorageRefused):
     """The object store wants the payload's length first (HTTP 411, §4)."""
 
 

@@ -239,6 +239,7 @@ class Wire(BaseModel):
             f"job {initiation.job_id}",
             "PUT",
             initiation.upload_url,
+            "always",  # the same bytes to the same URL: a job applies its data at most once (assumed)
             headers=initiation.upload_headers,
             body=body,
             limit=limit,
@@ -327,7 +328,7 @@ class Wire(BaseModel):
         message = f"{request.operation}, {request.subject}: HTTP {reply.status}{': ' if text else ''}{_detail(text)}"
         known: dict[str, Any] = {"status": reply.status, "body": text, "request_id": reply.request_id}
         if isinstance(request.target, SecretUrl):
-            kind = errors.LengthRequired if reply.status == 411 else errors.UploadRefused  # noqa: PLR2004  # §7
+            kind = errors.LengthRequired if reply.status == 411 else errors.StorageRefused  # noqa: PLR2004  # §7
             return _server_error(message, reply) or kind(message, **known)
         return _server_error(message, reply) or self._refusal(request, reply, message, known)
 

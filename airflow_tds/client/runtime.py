@@ -1,0 +1,437 @@
+"""The outside world in three verbs: send, pause, now. The only room that imports httpx and reads a clock.
+
+`BlockingRuntime` never suspends. A coroutine built only on it therefore ends on its first step, and
+`finish()` returns its result; anything else that tries to suspend raises at once. `AsyncRuntime` is the
+same over asyncio. `Lane` is one connection that can only read, for the shared poller.
+
+Redirects are never followed here. A presigned request goes through a client of its own that has no
+credentials, no cookies and no default headers. Answers are taken as they are: no decoding, and a cap on
+what is kept in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from airflow_tds import __version__
+from airflow_tds.client import errors
+from airflow_tds.client.messages import Reply, Request, SecretUrl
+
+__all__ = ["Access", "AsyncRuntime", "BlockingRuntime", "Lane", "Runtime", "finish"]
+
+T = TypeVar("T")
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+
+#: A control answer (job, info, error) beyond this is refused; results go to a sink and have no cap.
+LARGEST_ANSWER = 64 * 1024 * 1024
+#: Of an answer that says no, this much is read for its text.
+LARGEST_REFUSAL = 64 * 1024
+#: Connect quickly or not at all; a read may take as long as a slow service needs to answer.
+CALL_TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
+#: A store may take minutes to commit a large object after its last byte; httpx's 5 s would give it up.
+TRANSFER_TIMEOUT = httpx.Timeout(connect=10.0, read=300.0, write=60.0, pool=10.0)
+#: A sleeping worker looks this often, in seconds, whether it was told to stop.
+STOP_SLICE = 0.5
+#: What never left: no connection was made, or the request could not be written down.
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Access:
+    """Where the service is, and how it lets us in.
+
+    Attributes:
+        base_url: Scheme, host, port and base path, such as `https://host:8443/api/v1`.
+        token: Bearer token; None for no credentials (assumed scheme, §5 is silent).
+        ca_bundle: Path of a file with trusted certificates; None for the default ones.
+    """
+
+    base_url: str
+    token: str | None = None
+    ca_bundle: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Access({self.base_url!r}, token={'***' if self.token else None})"
+
+    def check(self) -> None:
+        """Refuse an address that is none.
+
+        Raises:
+            ValidationFailed: The base URL has no host, another scheme than http(s), credentials or a query.
+        """
+        parts = urlsplit(self.base_url)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise errors.ValidationFailed(
+                f"{self.base_url!r} is no service address; write https://host[:port][/base/path]"
+            )
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Build the context that checks the other side; costs about 20 ms, so build it once."""
+        if self.ca_bundle:
+            return ssl.create_default_context(cafile=self.ca_bundle)
+        return httpx.create_ssl_context()
+
+    def address(self, request: Request) -> str:
+        """Give the whole URL of a request.
+
+        Raises:
+            UnexpectedReply: A presigned URL is not https although the service is.
+        """
+        if not isinstance(request.target, SecretUrl):
+            return self.base_url.rstrip("/") + request.target
+        url = request.target.reveal()
+        parts = urlsplit(url)
+        allowed = ("https",) if self.base_url.startswith("https:") else ("https", "http")
+        if parts.scheme not in allowed or not parts.hostname or parts.username:
+            raise errors.UnexpectedReply(f"{request.operation}: the presigned address {request.target} is refused")
+        return url
+
+    def headers(self, request: Request, request_id: str) -> dict[str, str]:
+        """Give a request's header fields; credentials and our own names go to the service only."""
+        agent = {"User-Agent": f"airflow-tds/{__version__} httpx/{httpx.__version__}", "Accept-Encoding": "identity"}
+        length = {} if request.body is None or request.body.length is None else _length(request.body.length)
+        if isinstance(request.target, SecretUrl):
+            return agent | length | dict(request.headers)
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return (
+            agent | length | {"Accept": "application/json", "X-Request-Id": request_id} | token | dict(request.headers)
+        )
+
+
+def _length(length: int) -> dict[str, str]:
+    return {"Content-Length": str(length)}
+
+
+class Runtime(Protocol):
+    """What an operation may ask of the world."""
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request and give its reply, whatever its status.
+
+        Raises:
+            TransportFailed: No complete answer came.
+            Stopped: The work was told to stop; nothing was sent.
+        """
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def now(self) -> float:
+        """Give the time, POSIX seconds."""
+        ...
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Step a coroutine that never suspends to its end.
+
+    Raises:
+        RuntimeError: It tried to suspend, so it was not built on a `BlockingRuntime` alone.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        work.close()
+    raise RuntimeError("an operation of the blocking client tried to suspend")
+
+
+class _Incoming:
+    """A reply as it arrives: into the sink if it is a success, else into memory, up to a cap."""
+
+    def __init__(self, request: Request, response: httpx.Response, request_id: str) -> None:
+        self._request = request
+        self._response = response
+        self._id = request_id
+        self._kept = bytearray()
+        self._received = 0
+        self._pour = request.sink is not None and response.is_success
+        self._cap = LARGEST_ANSWER if response.is_success else LARGEST_REFUSAL
+        self._check_framing()
+
+    def _check_framing(self) -> None:
+        headers = self._response.headers
+        if headers.get("content-encoding", "identity") != "identity":
+            raise self._unexpected(
+                f"the answer is {headers['content-encoding']}-encoded although that was not asked for"
+            )
+        if self._pour and "content-length" not in headers and "transfer-encoding" not in headers:
+            raise self._unexpected("the result has no length, so a cut one could not be told from a whole one")
+
+    def _unexpected(self, what: str) -> errors.UnexpectedReply:
+        return errors.UnexpectedReply(f"{self._request.operation}, {self._request.subject}: {what}")
+
+    def take(self, piece: bytes) -> bool:
+        """Keep a piece; False when no more is wanted."""
+        self._received += len(piece)
+        if self._pour and self._request.sink is not None:
+            self._request.sink.write(piece)
+            return True
+        self._kept += piece
+        if len(self._kept) <= self._cap:
+            return True
+        if self._response.is_success:
+            raise self._unexpected(f"the answer has more than {self._cap} bytes")
+        return False
+
+    def reply(self) -> Reply:
+        headers = {name.lower(): value for name, value in self._response.headers.items()}
+        return Reply(self._response.status_code, headers, bytes(self._kept), self._received, self._id)
+
+
+class _Outgoing:
+    """A payload as it leaves: counted against its length, stopped by the clock or by a flag."""
+
+    def __init__(self, runtime: _Clients[Any], request: Request) -> None:
+        self._runtime = runtime
+        self._request = request
+        self._ends = None if request.limit is None else time.monotonic() + request.limit
+
+    def pieces(self) -> Iterator[bytes]:
+        body = self._request.body
+        if body is None:
+            raise AssertionError("unreachable: only a request with a body is sent piece by piece")
+        sent = 0
+        for piece in body.open():
+            self._runtime.check_stop()
+            self._check_time()
+            sent += len(piece)
+            if body.length is not None and sent > body.length:
+                raise self._changed(f"it grew beyond the {body.length} bytes that were announced")
+            yield piece
+        if body.length is not None and sent < body.length:
+            raise self._changed(f"it had {sent} bytes, {body.length} were announced")
+
+    async def apieces(self) -> AsyncIterator[bytes]:
+        """Give the pieces without blocking the loop: each is read in a thread."""
+        source = self.pieces()
+        while (piece := await asyncio.to_thread(next, source, None)) is not None:
+            yield piece
+
+    def _check_time(self) -> None:
+        if self._ends is not None and time.monotonic() > self._ends:
+            raise errors.TransportFailed(
+                f"{self._request.operation}, {self._request.subject}: not sent within {self._request.limit:.0f} s"
+            )
+
+    def _changed(self, what: str) -> errors.ValidationFailed:
+        return errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
+
+
+def _failure(request: Request, error: Exception) -> errors.TransportFailed:
+    """Say what httpx's exception means for the request: whether it can have reached the service."""
+    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL, UnicodeEncodeError))
+    text = f"{request.operation}, {request.subject}: {type(error).__name__}"
+    detail = "" if isinstance(request.target, SecretUrl) else f": {error}"  # httpx may quote the URL
+    return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
+
+
+_BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeEncodeError)
+
+
+def _arguments(access: Access, request: Request, request_id: str) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": access.address(request),
+        "headers": access.headers(request, request_id),
+        "json": request.json,
+        "timeout": TRANSFER_TIMEOUT if isinstance(request.target, SecretUrl) else CALL_TIMEOUT,
+    }
+
+
+class _Clients(Generic[C]):
+    """The two clients of a runtime: one with credentials for the service, one without for the object store."""
+
+    _make: Callable[..., C]
+
+    def __init__(self, access: Access) -> None:
+        access.check()
+        self._access = access
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self._access.ssl_context()
+
+    @cached_property
+    def _service(self) -> C:
+        return self._make(verify=self._context)
+
+    @cached_property
+    def _storage(self) -> C:
+        return self._make(verify=self._context)
+
+    def _client(self, request: Request) -> C:
+        if not isinstance(request.target, SecretUrl):
+            return self._service
+        self._storage.cookies.clear()  # what one store sets is nothing to another
+        return self._storage
+
+    def _opened(self) -> Iterator[C]:
+        """Give up what was opened; a runtime that sent nothing has opened nothing."""
+        for name in ("_service", "_storage"):
+            if name in self.__dict__:
+                yield self.__dict__.pop(name)
+
+    def check_stop(self) -> None:
+        """Raise `Stopped` if the work was told to stop."""
+
+    def now(self) -> float:
+        """Give the time, POSIX seconds."""
+        return time.time()
+
+
+class BlockingRuntime(_Clients[httpx.Client]):
+    """The outside world for a thread that may wait.
+
+    Args:
+        access: The service.
+
+    Attributes:
+        stopping: Set from a signal handler to end the work before its next request or piece.
+    """
+
+    _make = httpx.Client
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
+        self.stopping = False
+
+    def check_stop(self) -> None:
+        """Raise `Stopped` if the work was told to stop."""
+        if self.stopping:
+            raise errors.Stopped("told to stop; nothing more is sent")
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request; see `Runtime`."""
+        self.check_stop()
+        request_id = uuid.uuid4().hex
+        content = _Outgoing(self, request).pieces() if request.body else None
+        arguments = _arguments(self._access, request, request_id)
+        try:
+            with self._client(request).stream(content=content, **arguments) as response:
+                incoming = _Incoming(request, response, request_id)
+                for piece in response.iter_raw():
+                    if not incoming.take(piece):
+                        break
+                return incoming.reply()
+        except _BROKEN as error:
+            raise _failure(request, error) from None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait in slices, so that a stop is seen soon."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            self.check_stop()
+            time.sleep(min(left, STOP_SLICE))  # noqa: ASYNC251  # this runtime blocks: that is its purpose
+
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self._opened():
+            client.close()
+
+
+class AsyncRuntime(_Clients[httpx.AsyncClient]):
+    """The outside world for a coroutine: the same, over asyncio. Files are read and written in threads.
+
+    Args:
+        access: The service.
+    """
+
+    _make = httpx.AsyncClient
+
+    async def send(self, request: Request) -> Reply:
+        """Send a request; see `Runtime`."""
+        await asyncio.to_thread(lambda: self._context)  # 20 ms of the loop otherwise
+        request_id = uuid.uuid4().hex
+        content = _Outgoing(self, request).apieces() if request.body else None
+        arguments = _arguments(self._access, request, request_id)
+        try:
+            async with self._client(request).stream(content=content, **arguments) as response:
+                incoming = _Incoming(request, response, request_id)
+                async for piece in response.aiter_raw():
+                    if not await _take(incoming, piece, to_file=request.sink is not None):
+                        break
+                return incoming.reply()
+        except _BROKEN as error:
+            raise _failure(request, error) from None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._opened():
+            await client.aclose()
+
+
+async def _take(incoming: _Incoming, piece: bytes, *, to_file: bool) -> bool:
+    return await asyncio.to_thread(incoming.take, piece) if to_file else incoming.take(piece)
+
+
+class Lane:
+    """One connection that can read and nothing else: a worker's own, so that cancelling one harms no other.
+
+    A shared httpx pool dies when requests on it are cancelled, and costs the square of its connections;
+    a transport with a single connection does neither.
+
+    Args:
+        access: The service.
+        context: What checks the other side, built once for all lanes.
+    """
+
+    def __init__(self, access: Access, context: ssl.SSLContext) -> None:
+        one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0)
+        self._access = access
+        self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one)
+
+    async def read(self, request: Request) -> Reply:
+        """Send a GET and give its reply.
+
+        Raises:
+            TransportFailed: No complete answer came.
+            ValidationFailed: The request would change something.
+        """
+        if request.method != "GET" or isinstance(request.target, SecretUrl):
+            raise errors.ValidationFailed(f"{request.operation}: a lane only reads from the service")
+        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
+        timeout = {"timeout": arguments.pop("timeout").as_dict()}
+        try:
+            response = await self._transport.handle_async_request(httpx.Request(**arguments, extensions=timeout))
+            try:
+                incoming = _Incoming(request, response, request_id)
+                incoming.take(await response.aread())
+            finally:
+                await response.aclose()
+        except _BROKEN as error:
+            raise _failure(request, error) from None
+        return incoming.reply()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._transport.aclose()

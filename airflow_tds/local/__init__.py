@@ -1,0 +1,36 @@
+"""The embedded service: the interface for real, on one machine, with no account. No production service.
+
+Start it with `python -m airflow_tds.local`, or in Python:
+
+    with Service(tables=["flights"]) as service:
+        client = TableClient(service.url, token=service.token)
+
+From the project it may import `client.models`, `client.wire` and `client.errors` only: it must be able to
+disagree with the client. Nothing here knows Airflow. Which room holds what:
+
+    sql, columns        how text becomes SQL safely; what a column can hold
+    payloads/           one payload format per file: a file becomes rows of exactly the table's columns
+    store               the database file: tables, durable jobs, and their copies in memory
+    writes, query       a job's SQL: one write to one table; one cross query to one result file
+    worker              the threads that run jobs, each at most once
+    signing, storage    presigned URLs and the object store behind them
+    app, service        HTTP, and the whole as an object that starts and stops
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_tds.local.service import Service
+
+__all__ = ["Service"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Service` on first use: it brings DuckDB and the HTTP server along."""
+    if name != "Service":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from airflow_tds.local.service import Service
+
+    return Service

@@ -1,0 +1,302 @@
+"""The service's HTTP face: routes built from the wire map, requests checked, answers formed.
+
+What an operation does is the store's; here stand only its wire form, its status codes and who may call it.
+No SQL on the event loop: what commits or compiles runs in a thread, what memory knows is answered at once.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
+
+from anyio import CapacityLimiter, to_thread
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from airflow_tds.client import errors
+from airflow_tds.client.wire import Wire, describe
+from airflow_tds.local.payloads.formats import FORMATS
+from airflow_tds.local.storage import PATHS, Storage
+from airflow_tds.local.store import Job, Kind, Store
+from airflow_tds.local.writes import check_keys
+
+__all__ = ["RequestRecord", "Settings", "build_app"]
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+_M = TypeVar("_M", bound=BaseModel)
+
+_STATUS: dict[type[errors.Refused], int] = {
+    errors.Unauthorized: 401,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+}
+#: Statements that may run for requests at once.
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class RequestRecord:
+    """One request that was served, for tests and for `GET /admin/requests`.
+
+    Attributes:
+        operation: The operation's name in the wire map, `put_payload`, `get_result`, or an admin route's
+            name; empty where no route matched.
+        method: HTTP method.
+        path: Path without its query, which may hold a signature.
+        status: HTTP status of the answer.
+        headers: Header fields of the request, names in lower case; of credentials only the scheme.
+    """
+
+    operation: str
+    method: str
+    path: str
+    status: int
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the face of a service depends on.
+
+    Attributes:
+        token: The bearer token that every caller has to send.
+        wire: Which routes it serves.
+        base_path: What stands before every path, such as `/api/v1`; empty for nothing.
+        upload_url_lifetime: Seconds for which a payload may be sent, and a result be fetched.
+    """
+
+    token: str
+    wire: Wire
+    base_path: str
+    upload_url_lifetime: float
+
+
+class _WriteBody(BaseModel):
+    """What initiates a write (assumed)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: str
+    update_mode: Literal["append", "upsert"] | None = None
+    key_columns: list[str] | str | None = None
+
+
+class _TableBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    table_id: str
+
+
+def build_app(store: Store, storage: Storage, settings: Settings, log: deque[RequestRecord]) -> ASGIApp:
+    """Give the ASGI application.
+
+    Args:
+        store: What it serves.
+        storage: The object store behind presigned URLs.
+        settings: See there.
+        log: Where it notes each request.
+    """
+    api = _Api(store, storage, settings, log)
+    wire, base = settings.wire, settings.base_path
+    operations: dict[str, Endpoint] = {
+        "info": api.info,
+        "upload": partial(api.write, "upload"),
+        "append": partial(api.write, "append"),
+        "upsert": partial(api.write, "upsert"),
+        "truncate": api.truncate,
+        "get_job": api.get_job,
+    }
+    routes = [
+        _route(name, getattr(wire, name).method, base + getattr(wire, name).path, api.guarded(call))
+        for name, call in operations.items()
+    ]
+    routes += [
+        _route("create_table", "POST", f"{base}/admin/tables", api.guarded(api.create_table)),
+        _route("list_requests", "GET", f"{base}/admin/requests", api.guarded(api.list_requests)),
+        _route("put_payload", "PUT", PATHS["put_payload"], storage.put_payload),
+        _route("get_result", "GET", PATHS["get_result"], storage.get_result),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    return _Recorder(app, log)
+
+
+def _route(name: str, method: str, path: str, endpoint: Endpoint) -> Route:
+    async def named(request: Request) -> Response:
+        request.scope["operation"] = name
+        return await endpoint(request)
+
+    return Route(path, named, methods=[method], name=name)
+
+
+class _Api:
+    """The endpoints. Each raises what client.errors knows, and `guarded` gives it its status."""
+
+    def __init__(self, store: Store, storage: Storage, settings: Settings, log: Sequence[RequestRecord]) -> None:
+        self._store = store
+        self._storage = storage
+        self._settings = settings
+        self._log = log
+        self._limiter = CapacityLimiter(_THREADS)
+
+    def guarded(self, endpoint: Endpoint) -> Endpoint:
+        """Let an endpoint be called with the token only, and turn what it refuses into its status."""
+
+        async def call(request: Request) -> Response:
+            try:
+                self._authorize(request)
+                return await endpoint(request)
+            except errors.Refused as refused:
+                return self._refusal(refused)
+
+        return call
+
+    # ---- operations
+
+    async def info(self, request: Request) -> Response:
+        table = self._store.table(_id(request, "table_id"))
+        return JSONResponse(
+            {
+                "table_id": table.table_id,
+                "row_count": table.row_count,
+                "total_size_bytes": self._store.size(table.table_id),
+                "data_files": [f"data/{table.relation}"] if table.row_count else [],
+                "last_updated": _time(table.updated_at),
+                "snapshot_id": table.snapshot_id,
+            }
+        )
+
+    async def write(self, kind: Kind, request: Request) -> Response:
+        table_id = _id(request, "table_id")
+        spec = self._write_spec(kind, table_id, await _body(request, _WriteBody))
+        lifetime = self._settings.upload_url_lifetime
+        job = await self._in_thread(self._store.initiate, kind, table_id, spec, lifetime)
+        url = f"{_origin(request)}{self._storage.upload_link(job)}"
+        return JSONResponse({"job_id": job.job_id, "upload_url": url, "expires_at": _time(job.expires_at)})
+
+    async def truncate(self, request: Request) -> Response:
+        await self._in_thread(self._store.enqueue, "truncate", _id(request, "table_id"), {})
+        return Response(status_code=202)
+
+    async def get_job(self, request: Request) -> Response:
+        return JSONResponse(self._record(self._store.job(_id(request, "job_id"))))
+
+    async def create_table(self, request: Request) -> Response:
+        asked = await _body(request, _TableBody)
+        table = await self._in_thread(self._store.create_table, asked.table_id)
+        return JSONResponse({"table_id": table.table_id}, 201)
+
+    async def list_requests(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
+        return JSONResponse([asdict(record) for record in self._log])
+
+    # ---- inside
+
+    def _write_spec(self, kind: Kind, table_id: str, asked: _WriteBody) -> dict[str, Any]:
+        """Check what a write asks for, and give what its job has to know."""
+        if asked.format not in FORMATS:
+            raise errors.ValidationFailed(f"format: {asked.format!r} is none of {', '.join(FORMATS)}")
+        if asked.update_mode not in (None, kind):
+            raise errors.ValidationFailed(f"update_mode: {asked.update_mode!r} at the route of {kind}")
+        if kind != "upsert":
+            if asked.key_columns is not None:
+                raise errors.ValidationFailed(f"key_columns: {kind} takes none")
+            return {"format": asked.format}
+        keys = [asked.key_columns] if isinstance(asked.key_columns, str) else asked.key_columns or []
+        check_keys(self._store.table(table_id), keys)
+        return {"format": asked.format, "key_columns": keys}
+
+    def _record(self, job: Job) -> dict[str, Any]:
+        """Give a job's record; fields that do not apply yet are left out."""
+        status = "RUNNING" if self._store.running(job.job_id) else job.status.upper()
+        known = {
+            "job_id": job.job_id,
+            "kind": job.kind,
+            "table_id": job.table_id,
+            "status": status,
+            "created_at": _time(job.created_at),
+            "finished_at": _time(job.finished_at),
+            "snapshot_id": job.snapshot_id,
+            "error": job.error,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    async def _in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
+        return await to_thread.run_sync(partial(call, *args), limiter=self._limiter)
+
+    def _authorize(self, request: Request) -> None:
+        expected = f"Bearer {self._settings.token}"
+        if not hmac.compare_digest(request.headers.get("authorization", "").encode(), expected.encode()):
+            raise errors.Unauthorized("a valid bearer token is needed")
+
+    def _refusal(self, refused: errors.Refused) -> Response:
+        invalid = self._settings.wire.validation[-1]
+        status = next((code for kind, code in _STATUS.items() if isinstance(refused, kind)), invalid)
+        headers = {"WWW-Authenticate": "Bearer"} if isinstance(refused, errors.Unauthorized) else None
+        return JSONResponse({"detail": str(refused)}, status, headers)
+
+
+class _Recorder:
+    """Notes each request, and routes by the path as it was sent: an id's `%2F` is no separator."""
+
+    def __init__(self, app: ASGIApp, log: deque[RequestRecord]) -> None:
+        self._app = app
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["path"] = scope["raw_path"].decode("ascii")
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(scope, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, noted)
+
+    def _note(self, scope: Scope, status: int) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if "authorization" in headers:
+            headers["authorization"] = headers["authorization"].partition(" ")[0] + " ***"
+        operation = scope.get("operation", "")
+        self._log.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
+
+
+async def _no_route(request: Request, refused: Exception) -> Response:
+    if not isinstance(refused, HTTPException):
+        raise refused
+    return JSONResponse({"detail": f"{request.method} {request.url.path}: {refused.detail}"}, refused.status_code)
+
+
+async def _body(request: Request, kind: type[_M]) -> _M:
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as invalid:
+        raise errors.ValidationFailed(describe(invalid)) from None
+
+
+def _id(request: Request, name: str) -> str:
+    try:
+        return unquote(request.path_params[name], errors="strict")
+    except UnicodeDecodeError:
+        raise errors.ValidationFailed(f"{name}: not valid UTF-8") from None
+
+
+def _origin(request: Request) -> str:
+    """Give scheme, host and port as the caller wrote them, so that a link works from where it stands."""
+    return f"{request.url.scheme}://{request.url.netloc}"
+
+
+def _time(moment: float | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat()

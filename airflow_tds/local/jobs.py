@@ -1,0 +1,94 @@
+"""What a job does: one function per kind, from the job's first look at the store to its commit.
+
+A job either commits its data and its COMPLETED status together, or raises and has changed nothing. Threads
+and queues are worker.py's; the SQL of a write is writes.py's, that of a query query.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from airflow_tds.local import writes
+from airflow_tds.local.payloads import formats
+from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
+from airflow_tds.local.store import Job, Store, Table
+
+__all__ = ["run"]
+
+Change = Callable[[DuckDBPyConnection, Table], Table]
+
+
+def run(store: Store, job: Job) -> None:
+    """Run a job to its commit.
+
+    Raises:
+        BadPayload: The payload cannot become rows of the table; nothing is applied.
+        ValidationFailed: The request does not fit the table as it is now; nothing is applied.
+        duckdb.Error: The engine failed; nothing is applied, except that after a FatalException it is
+            unknown until the database is opened again.
+    """
+    if job.kind == "truncate":
+        _commit(store, job, writes.truncate)
+    else:
+        _write(store, job)
+
+
+def _write(store: Store, job: Job) -> None:
+    table = store.table(job.table_id)
+    payload = formats.open_payload(job.spec["format"], store.payloads / job.job_id)
+    if not table.ingested:
+        _load(store, job, payload)
+    elif job.kind == "upload":
+        raise BadPayload(f"table {job.table_id!r} has had data since: upload is the initial load only")
+    else:
+        _change(store, job, payload)
+
+
+def _load(store: Store, job: Job, payload: Payload) -> None:
+    keys = job.spec.get("key_columns") or ()
+    with store.cursor() as cursor:
+        columns = payload.columns(cursor)
+        try:
+            _commit(store, job, lambda cursor, table: writes.load(cursor, table, payload, columns, keys))
+        except duckdb.Error as failure:
+            _raise_engine_failure(failure)
+            wider = payload.loosened(cursor, columns)
+            _commit(store, job, lambda cursor, table: writes.load(cursor, table, payload, wider, keys))
+
+
+def _change(store: Store, job: Job, payload: Payload) -> None:
+    def change(cursor: DuckDBPyConnection, table: Table) -> Table:
+        if job.kind == "append":
+            return writes.append(cursor, table, payload)
+        writes.check_keys(table, job.spec["key_columns"])
+        return writes.upsert(cursor, table, payload, job.spec["key_columns"])
+
+    try:
+        _commit(store, job, change)
+    except duckdb.Error as failure:
+        _raise_engine_failure(failure)
+        with store.cursor() as cursor:
+            faults = payload.faults(cursor, store.table(job.table_id).columns)
+        if not faults:
+            raise
+        raise refusal(faults) from None
+
+
+def _commit(store: Store, job: Job, change: Change) -> None:
+    with store.transaction() as cursor:
+        table = change(cursor, store.table(job.table_id))
+        if table.ingested:  # a table that never had data has no snapshot, §2.4
+            table = replace(table, snapshot_id=uuid4().hex, updated_at=store.clock())
+        publish = store.complete(cursor, job, table)
+    publish()
+
+
+def _raise_engine_failure(failure: duckdb.Error) -> None:
+    """Let failures pass that the payload has no part in."""
+    if isinstance(failure, duckdb.FatalException | duckdb.InterruptException | duckdb.TransactionException):
+        raise failure

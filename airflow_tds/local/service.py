@@ -1,0 +1,182 @@
+"""The embedded service as an object that starts and stops: a store, its worker and an HTTP server in threads."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import uvicorn
+
+from airflow_tds.client.wire import Wire
+from airflow_tds.local.app import RequestRecord, Settings, build_app
+from airflow_tds.local.signing import Signer
+from airflow_tds.local.storage import Storage
+from airflow_tds.local.store import Store
+from airflow_tds.local.worker import Worker
+
+__all__ = ["Service"]
+
+#: Requests that the log keeps.
+_LONGEST_LOG = 100_000
+#: Seconds that open transfers get when the service stops.
+_SHUTDOWN = 2
+
+
+class Service:
+    """The service, in this process, from `start` to `stop` or as a context manager.
+
+    Args:
+        data_dir: Where everything lies; the same directory goes on where it stopped. None for a temporary
+            one that is removed at the end.
+        tables: Tables to create; those that exist stay as they are.
+        token: The bearer token of all callers; None makes one.
+        upload_url_lifetime: Seconds for which a payload may be sent and a result be fetched.
+        host: The address to listen on.
+        port: 0 for a free one, chosen at the first start.
+        base_path: What stands before every path of the API, such as `/api/v1`.
+        job_delay: Seconds from the arrival of a job's data to its earliest start.
+        wire: Which routes it serves; None for the defaults.
+
+    Raises:
+        StoreInUse: At start, another process serves the directory.
+        OSError: At start, the address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        tables: Iterable[str] = (),
+        *,
+        token: str | None = None,
+        upload_url_lifetime: float = 3600.0,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        base_path: str = "",
+        job_delay: float = 0.0,
+        wire: Wire | None = None,
+    ) -> None:
+        self.token = token or secrets.token_urlsafe(32)
+        self._temporary = TemporaryDirectory(prefix="tds-") if data_dir is None else None
+        self._directory = data_dir or Path(self._temporary.name if self._temporary else "")
+        self._tables = tuple(tables)
+        self._address = (host, port)
+        self._job_delay = job_delay
+        self._settings = Settings(self.token, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
+        self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Stop it; a temporary directory is removed."""
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def start(self) -> None:
+        """Start serving; on return the service answers."""
+        listener = _listen(*self._address)
+        try:
+            self._store = Store(self._directory)
+        except BaseException:
+            listener.close()
+            raise
+        self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
+        for table_id in self._tables:
+            self._store.create_table(table_id)
+        storage = Storage(self._store, Signer(self._store.signing_key()))
+        self._worker = Worker(self._store, self._job_delay)
+        self._worker.start()
+        self._server = _Server(build_app(self._store, storage, self._settings, self._log), listener)
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop serving; a job under way stays queued and goes on at the next start."""
+        self._server.stop()
+        self._worker.stop()
+        self._store.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the API, base path included."""
+        host, port = self._address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{self._settings.base_path}"
+
+    @property
+    def requests(self) -> list[RequestRecord]:
+        """The requests so far, oldest first."""
+        return list(self._log)
+
+    def create_table(self, table_id: str) -> None:
+        """Create an empty table; one that exists stays as it is.
+
+        Raises:
+            ValidationFailed: The id is empty or holds NUL.
+        """
+        self._store.create_table(table_id)
+
+    def hold(self) -> None:
+        """Take no further job until `release`, so that a test sees it queued."""
+        self._worker.hold()
+
+    def release(self) -> None:
+        """Take jobs again."""
+        self._worker.release()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in a thread, on a socket that is open already."""
+
+    def __init__(self, app: object, listener: socket.socket) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]  # an ASGI application
+                http="httptools",
+                loop="asyncio",  # another loop that happens to be installed gains nothing
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_SHUTDOWN,
+            )
+        )
+        self._listener = listener
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._announce, daemon=True)
+
+    def start(self) -> None:
+        """Serve; on return the first request is answered."""
+        self._thread.start()
+        self._ready.wait()
+        if not self.started:
+            raise RuntimeError("the HTTP server did not start")
+
+    def stop(self) -> None:
+        """End open connections and stop."""
+        self.should_exit = True
+        self._thread.join()
+        self._listener.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell `start` that requests are answered from now on."""
+        await super().startup(sockets)
+        self._ready.set()
+
+    def _announce(self) -> None:
+        try:
+            self.run(sockets=[self._listener])
+        finally:
+            self._ready.set()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the socket ourselves: a free port is known before the server starts."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=1024)

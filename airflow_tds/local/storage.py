@@ -1,0 +1,123 @@
+"""The object store behind presigned URLs: takes payloads and hands out results, without credentials.
+
+It speaks as object stores do: refusals are XML. A payload is on disk, and its job queued, before the
+answer is sent; a transfer that breaks off leaves nothing. Memory does not grow with a file's size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import partial
+from typing import BinaryIO
+from uuid import uuid4
+from xml.sax.saxutils import escape
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from airflow_tds.client.errors import Conflict
+from airflow_tds.local.signing import LinkRefused, Purpose, Signer
+from airflow_tds.local.store import Job, Store
+
+__all__ = ["PATHS", "Storage"]
+
+#: Paths of payloads and results, below the server's root and outside the API's base path.
+PATHS = {"put_payload": "/storage/payloads/{job_id}", "get_result": "/storage/results/{job_id}"}
+_CHUNK = 1 << 20
+_MEDIA_TYPES = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "json": "application/json"}
+
+
+class _Result(FileResponse):
+    """A file in chunks that are worth a thread's hop: four times the throughput of the default."""
+
+    chunk_size = _CHUNK
+
+
+class Storage:
+    """Serves presigned URLs.
+
+    Args:
+        store: Where payloads and results lie.
+        signer: Made and checks the URLs.
+    """
+
+    def __init__(self, store: Store, signer: Signer) -> None:
+        self._store = store
+        self._signer = signer
+
+    def upload_link(self, job: Job) -> str:
+        """Give the path to which a job's payload is PUT."""
+        path = PATHS["put_payload"].format(job_id=job.job_id)
+        return self._signer.link("PUT", path, "payload", job.job_id, job.expires_at or 0.0)
+
+    def result_link(self, job: Job, lifetime: float) -> str:
+        """Give the path from which a query's result is fetched, valid for `lifetime` seconds."""
+        path = PATHS["get_result"].format(job_id=job.job_id)
+        return self._signer.link("GET", path, "result", job.job_id, self._store.clock() + lifetime)
+
+    async def put_payload(self, request: Request) -> Response:
+        """Take a payload; the same one again is acknowledged again and changes nothing."""
+        job_id = request.path_params["job_id"]
+        try:
+            self._check(request, "PUT", "payload")
+            with self._store.receiving(job_id):
+                digest = await self._receive(request, job_id)
+        except LinkRefused as refused:
+            return _xml(403, refused.code, str(refused))
+        except Conflict as refused:
+            return _xml(409, "OperationAborted", str(refused))
+        return Response(headers={"ETag": f'"{digest}"'})
+
+    async def get_result(self, request: Request) -> Response:
+        """Hand out a result; ranges are served."""
+        job_id = request.path_params["job_id"]
+        try:
+            self._check(request, "GET", "result")  # a link to fetch may be asked for its headers only
+        except LinkRefused as refused:
+            return _xml(403, refused.code, str(refused))
+        file = self._store.results / job_id
+        if not file.exists():
+            return _xml(404, "NoSuchKey", "The specified key does not exist.")
+        return _Result(file, media_type=_MEDIA_TYPES[self._store.job(job_id).spec["format"]])
+
+    def _check(self, request: Request, method: str, purpose: Purpose) -> None:
+        job_id, now = request.path_params["job_id"], self._store.clock()
+        self._signer.check(method, request.url.path, purpose, job_id, given=request.query_params, now=now)
+
+    async def _receive(self, request: Request, job_id: str) -> str:
+        """Write the body to disk, then queue its job; give the body's digest."""
+        part = self._store.payloads / f"{job_id}.{uuid4().hex}.part"
+        try:
+            with part.open("wb") as file:
+                digest, size = await _save(request, file)
+            await to_thread.run_sync(partial(self._store.received, job_id, part, digest, size))
+        finally:
+            part.unlink(missing_ok=True)
+        return digest
+
+
+async def _save(request: Request, file: BinaryIO) -> tuple[str, int]:
+    """Write a body as it arrives, and force it to disk; a body that breaks off raises ClientDisconnect."""
+    digest, size, held = hashlib.sha256(), 0, bytearray()
+
+    def write() -> None:
+        digest.update(held)
+        file.write(held)
+        held.clear()
+
+    async for chunk in request.stream():
+        size += len(chunk)
+        held += chunk
+        if len(held) >= _CHUNK:
+            await to_thread.run_sync(write)
+    await to_thread.run_sync(write)
+    file.flush()
+    await to_thread.run_sync(os.fsync, file.fileno())
+    return digest.hexdigest(), size
+
+
+def _xml(status: int, code: str, message: str) -> Response:
+    error = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{error}', status, media_type="application/xml")

@@ -1,0 +1,99 @@
+"""The threads that run jobs: one for writes, in the order in which their data arrived, and two for queries.
+
+One writer for all tables, since two at once gain nothing on one disk and must never touch the same table.
+Queries have threads of their own so that an export does not hold up a write. What a job does is jobs.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import duckdb
+
+from airflow_tds.client.errors import Refused
+from airflow_tds.local import jobs
+from airflow_tds.local.payloads.payload import BadPayload
+from airflow_tds.local.store import Job, Store
+
+__all__ = ["Worker"]
+
+log = logging.getLogger(__name__)
+
+#: A job that was begun this often, and each time took the process down, is not begun again.
+_MOST_ATTEMPTS = 3
+_QUERY_THREADS = 2
+
+
+class Worker:
+    """Runs a store's jobs from `start` to `stop`.
+
+    Args:
+        store: The store.
+        delay: Seconds from the arrival of a job's data to its earliest start.
+    """
+
+    def __init__(self, store: Store, delay: float = 0.0) -> None:
+        self._store = store
+        self._delay = delay
+        self._held = False
+        self._stopping = False
+        lanes = [False, *[True] * _QUERY_THREADS]
+        self._threads = [threading.Thread(target=self._work, args=(lane,), daemon=True) for lane in lanes]
+
+    def start(self) -> None:
+        """Start the threads; jobs that a former process left queued go on."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop them; a job under way is interrupted and stays queued."""
+        self._stopping = True
+        self._notify()
+        self._store.interrupt()
+        for thread in self._threads:
+            thread.join()
+
+    def hold(self) -> None:
+        """Take no further job until `release`; one that runs goes on."""
+        self._held = True
+
+    def release(self) -> None:
+        """Take jobs again."""
+        self._held = False
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._store.changed:
+            self._store.changed.notify_all()
+
+    def _work(self, queries: bool) -> None:
+        while (job := self._next(queries=queries)) is not None:
+            self._run(job)
+
+    def _next(self, *, queries: bool) -> Job | None:
+        """Wait for the next job; None once the worker stops."""
+        with self._store.changed:
+            while not self._stopping:
+                waits = [self._store.expire()]
+                head = self._store.head(queries=queries)
+                if head is not None and not self._held:
+                    left = (head.queued_at or 0.0) + self._delay - self._store.clock()
+                    if left <= 0:
+                        return self._store.take(queries=queries)
+                    waits.append(left)
+                self._store.changed.wait(min((wait for wait in waits if wait is not None), default=None))
+        return None
+
+    def _run(self, job: Job) -> None:
+        try:
+            if job.attempts > _MOST_ATTEMPTS:
+                raise BadPayload(f"the service ended {_MOST_ATTEMPTS} times while it ran this job")  # noqa: TRY301
+            jobs.run(self._store, job)
+        except (BadPayload, Refused) as refused:
+            self._store.fail(job, str(refused))
+        except duckdb.InterruptException:
+            log.info("job %s is interrupted and stays queued", job.job_id)
+        except Exception as failure:
+            log.exception("job %s", job.job_id)
+            self._store.fail(job, f"the service could not run the job ({type(failure).__name__})")

@@ -26,7 +26,7 @@ from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.payloads import Body, Payload, body_of, spool
 from airflow_tds.client.runtime import Access, AsyncRuntime, BlockingRuntime, Runtime, finish
-from airflow_tds.client.waiting import Outcome, Watch, judge
+from airflow_tds.client.waiting import Outcome, Reading, Watch, judge
 from airflow_tds.client.wire import Initiation, Wire, WriteOperation, describe
 
 __all__ = ["AsyncTableClient", "Operations", "TableClient"]
@@ -495,6 +495,17 @@ class Operations:
 
     # ---- waiting
 
+    async def look(self, watch: Watch) -> Reading:
+        """Look once at what a watch names.
+
+        Args:
+            watch: What to look at; its deadline ends repeated tries.
+
+        Returns:
+            What was read, judged.
+        """
+        return watch.read(self.wire, await self._call(watch.request(self.wire), WATCH_TRIES, watch.deadline))
+
     async def watch(self, watch: Watch) -> Outcome:
         """Wait for what a watch names; how it ended is a value, not an error.
 
@@ -505,9 +516,9 @@ class Operations:
             How it ended.
         """
         while True:
-            reply = await self._call(watch.request(self.wire), WATCH_TRIES, watch.deadline)
+            reading = await self.look(watch)
             now = self._runtime.now()
-            outcome = watch.outcome(watch.read(self.wire, reply), now)
+            outcome = watch.outcome(reading, now)
             if outcome is not None:
                 return outcome
             await self._runtime.pause(watch.pause(now))
@@ -624,6 +635,7 @@ class TableClient:
     submit_cross_query = blocking(Operations.submit_cross_query)
     cross_query = blocking(Operations.cross_query)
     poll_download_to = blocking(Operations.poll_download_to)
+    look = blocking(Operations.look)
     watch = blocking(Operations.watch)
     wait = blocking(Operations.wait)
     wait_until_truncated = blocking(Operations.wait_until_truncated)
@@ -632,6 +644,11 @@ class TableClient:
     def wire(self) -> Wire:
         """The wire map in use."""
         return self.operations.wire
+
+    @property
+    def transfer_timeout(self) -> float:
+        """Seconds that one upload may take at most."""
+        return self.operations.transfer_timeout
 
     def stop(self) -> None:
         """End the work of another frame of this thread before its next request, piece or pause.

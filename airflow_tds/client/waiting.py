@@ -54,12 +54,20 @@ def judge(job: DataJobResponse) -> Reading:
     return Reading(verdict, job.status, error)
 
 
-def judge_truncated(info: DatasetInfoResponse) -> Reading:
-    """Judge whether a truncation has taken effect: row_count is falsy then, §3.1."""
+def judge_truncated(info: DatasetInfoResponse, snapshot: str = "") -> Reading:
+    """Judge whether a truncation has taken effect: row_count is falsy then, §3.1.
+
+    Args:
+        info: The table's statistics.
+        snapshot: The snapshot before; where given and told, another one must have taken its place.
+
+    Raises:
+        UnexpectedReply: row_count is missing, so nothing can be judged.
+    """
     if info.row_count is None:
         raise errors.UnexpectedReply("info: row_count is missing, so a truncation cannot be seen", field="row_count")
-    rows = f"{info.row_count} rows"
-    return Reading(Verdict.RUNNING if info.row_count else Verdict.COMPLETED, rows)
+    waits = info.row_count or (snapshot and info.snapshot_id == snapshot)
+    return Reading(Verdict.RUNNING if waits else Verdict.COMPLETED, f"{info.row_count} rows")
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Watch:
         deadline: When it ends at the latest, POSIX seconds.
         poll_interval: Longest pause between two reads, seconds.
         first_pause: Shortest pause between two reads, seconds.
+        snapshot: For `truncation`: the snapshot that must have been replaced; empty for any.
     """
 
     kind: Literal["write", "query", "truncation"]
@@ -81,6 +90,7 @@ class Watch:
     deadline: float
     poll_interval: float = 5.0
     first_pause: float = 0.5
+    snapshot: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -109,7 +119,7 @@ class Watch:
     def read(self, wire: Wire, reply: Reply) -> Reading:
         """Read and judge what came back."""
         if self.kind == "truncation":
-            return judge_truncated(wire.read_info(reply))
+            return judge_truncated(wire.read_info(reply), self.snapshot)
         return judge(wire.read_job(reply) if self.kind == "write" else wire.read_poll(reply).job)
 
     def outcome(self, reading: Reading, now: float) -> Outcome | None:

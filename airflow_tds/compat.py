@@ -1,0 +1,68 @@
+"""Every name or behaviour of Airflow that differs between versions, each with the version at which it can go.
+
+Nothing else lives here. Importing this file imports what Airflow has loaded anyway when it parses a DAG;
+what is heavier stands inside a function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    BaseHook,
+    BaseOperator,
+    BaseOperatorLink,
+    Connection,
+    Context,
+    conf,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+__all__ = [
+    "AirflowFailException",
+    "BaseHook",
+    "BaseOperator",
+    "BaseOperatorLink",
+    "Connection",
+    "Context",
+    "async_connection",
+    "clear_number",
+    "conf",
+    "never_expire",
+    "task_state_store",
+]
+
+
+async def async_connection(conn_id: str) -> tuple[Connection, dict[str, Any]]:
+    """Read a connection and its extra without blocking the event loop.
+
+    The helper for the extra came with common-compat 1.21; before, reading it in a thread is what is safe.
+    """
+    import asyncio
+
+    from airflow.providers.common.compat import connection as compat
+
+    conn = await compat.get_async_connection(conn_id)
+    read_extra = getattr(compat, "get_async_extra_dejson", None)
+    extra = await (read_extra(conn) if read_extra else asyncio.to_thread(lambda: conn.extra_dejson))
+    return conn, dict(extra or {})
+
+
+def task_state_store(context: Context) -> Any:
+    """Give the task's state store; None below Airflow 3.3, which has none."""
+    return dict(context).get("task_state_store")
+
+
+def never_expire() -> timedelta:
+    """Give the retention that keeps a record for good; Airflow compares it by identity (3.3 and later)."""
+    from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
+    return NEVER_EXPIRE
+
+
+def clear_number(context: Context) -> int:
+    """Give how often the DAG run was cleared (below 3.2 not every clear raises it)."""
+    return int(getattr(context["dag_run"], "clear_number", 0) or 0)

@@ -1,0 +1,222 @@
+"""A connection becomes settings, and settings become a client.
+
+`settings_of` is the only reader of connection fields, and pure. `TdsHook` does no I/O before it is asked
+for a client. Operations are the client's; what a write must remember is durability.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.compat import BaseHook, Connection, async_connection
+
+if TYPE_CHECKING:
+    from airflow_tds.client.client import AsyncTableClient, TableClient
+    from airflow_tds.client.runtime import Access
+    from airflow_tds.client.wire import Wire
+    from airflow_tds.durability import Policy
+
+__all__ = ["Settings", "TdsHook", "async_settings", "settings_of"]
+
+log = logging.getLogger(__name__)
+
+#: What `extra` may hold; docs/connection.md describes each.
+EXTRA = ("base_path", "ca_bundle", "failed_jobs_are_atomic", "lease_margin", "transfer_timeout", "wire")
+
+
+class Settings:
+    """What a connection says, checked.
+
+    Args:
+        base_url: Scheme, host, port and base path.
+        token: Bearer token; None for no credentials.
+        extra: The known keys of the connection's extra, without null.
+    """
+
+    def __init__(self, base_url: str, token: str | None, extra: Mapping[str, Any]) -> None:
+        self.base_url = base_url
+        self._token = token
+        self._extra = dict(extra)
+
+    def __repr__(self) -> str:
+        return f"Settings({self.base_url!r})"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all values: two connections that say the same share a poller."""
+        values = json.dumps([self.base_url, self._token, self._extra], sort_keys=True, default=str)
+        return hashlib.sha256(values.encode()).hexdigest()
+
+    @property
+    def transfer_timeout(self) -> float:
+        """Seconds that one upload may take at most."""
+        from airflow_tds.client.client import TRANSFER_TIMEOUT
+
+        return _seconds(self._extra, "transfer_timeout", TRANSFER_TIMEOUT)
+
+    def wire(self) -> Wire:
+        """Make the wire map."""
+        from airflow_tds.client.wire import Wire
+
+        value = self._extra.get("wire") or {}
+        try:
+            overrides = json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            overrides = None
+        if not isinstance(overrides, Mapping):
+            raise ValidationFailed("connection extra 'wire' is a mapping of overrides, or the same as JSON")
+        return Wire.from_setting(overrides)
+
+    def access(self) -> Access:
+        """Make the address and credentials."""
+        from airflow_tds.client.runtime import Access
+
+        return Access(self.base_url, self._token, self._extra.get("ca_bundle"))
+
+    def policy(self) -> Policy:
+        """Say what the connection tells of the service's writes."""
+        from airflow_tds.durability import LEASE_MARGIN, Policy
+
+        atomic = self._extra.get("failed_jobs_are_atomic", False)
+        return Policy(_flag("failed_jobs_are_atomic", atomic), _seconds(self._extra, "lease_margin", LEASE_MARGIN))
+
+    def client(self) -> TableClient:
+        """Make a client for a thread."""
+        from airflow_tds.client.client import TableClient
+
+        return TableClient(self.base_url, **self._client_arguments())
+
+    def async_client(self) -> AsyncTableClient:
+        """Make a client for a coroutine."""
+        from airflow_tds.client.client import AsyncTableClient
+
+        return AsyncTableClient(self.base_url, **self._client_arguments())
+
+    def _client_arguments(self) -> dict[str, Any]:
+        return {
+            "token": self._token,
+            "wire": self.wire(),
+            "ca_bundle": self._extra.get("ca_bundle"),
+            "transfer_timeout": self.transfer_timeout,
+        }
+
+
+def settings_of(conn: Connection, extra: Mapping[str, Any]) -> Settings:
+    """Read a connection.
+
+    Args:
+        conn: The connection: `schema` http or https (empty: https), `host`, `port`, `password` (a token).
+            An address pasted into `host`, such as `https://host:8443/api/v1`, is split.
+        extra: Its extra, as a mapping; unknown keys are warned about, null is unset.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValidationFailed: A field is missing, contradicts another, or has a wrong form; the text says which.
+    """
+    given = {name: value for name, value in extra.items() if value is not None and value != ""}
+    for name in sorted(set(given) - set(EXTRA)):
+        log.warning(
+            "connection %s: extra %r is not known and is ignored; known: %s", conn.conn_id, name, ", ".join(EXTRA)
+        )
+    known = {name: value for name, value in given.items() if name in EXTRA}
+    return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known)
+
+
+def _base_url(conn: Connection, base_path: str) -> str:
+    """Put the address together; what is pasted into host fills the other fields, and must not contradict them."""
+    host = (conn.host or "").strip()
+    fields = {"schema": conn.schema or "", "port": conn.port or "", "base_path": base_path.strip("/")}
+    if "://" in host:
+        pasted = urlsplit(host)
+        host = pasted.hostname or ""
+        for name, value in (("schema", pasted.scheme), ("port", pasted.port), ("base_path", pasted.path.strip("/"))):
+            if value and fields[name] and fields[name] != value:
+                raise ValidationFailed(
+                    f"connection {conn.conn_id}: host says {name} {value!r}, the field {fields[name]!r}"
+                )
+            fields[name] = fields[name] or value or ""
+    if fields["schema"] not in ("", "http", "https"):
+        raise ValidationFailed(f"connection {conn.conn_id}: schema is http or https, not {fields['schema']!r}")
+    if not host or any(c in host for c in "/?#@ "):
+        raise ValidationFailed(f"connection {conn.conn_id}: host {host!r} is no host name")
+    at = f"[{host}]" if ":" in host else host
+    port = f":{fields['port']}" if fields["port"] else ""
+    path = f"/{fields['base_path']}" if fields["base_path"] else ""
+    return f"{fields['schema'] or 'https'}://{at}{port}{path}"
+
+
+def _seconds(extra: Mapping[str, Any], name: str, default: float) -> float:
+    try:
+        value = float(extra.get(name, default))
+    except (TypeError, ValueError):
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValidationFailed(f"connection extra {name!r} is a number of seconds, not {extra[name]!r}")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    known = {"true": True, "false": False, "1": True, "0": False}
+    found = known.get(str(value).lower())
+    if found is None:
+        raise ValidationFailed(f"connection extra {name!r} is true or false, not {value!r}")
+    return found
+
+
+async def async_settings(conn_id: str) -> Settings:
+    """Read a connection without blocking the event loop.
+
+    Args:
+        conn_id: Its id.
+    """
+    conn, extra = await async_connection(conn_id)
+    return settings_of(conn, extra)
+
+
+class TdsHook(BaseHook):
+    """The Table Data Service behind an Airflow connection.
+
+    Args:
+        tds_conn_id: The connection's id.
+    """
+
+    conn_name_attr = "tds_conn_id"
+    default_conn_name = "tds_default"
+    conn_type = "tds"
+    hook_name = "Table Data Service"
+
+    def __init__(self, tds_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.tds_conn_id = tds_conn_id
+
+    def settings(self) -> Settings:
+        """Read the connection."""
+        conn = self.get_connection(self.tds_conn_id)
+        return settings_of(conn, conn.extra_dejson)
+
+    def get_conn(self) -> TableClient:
+        """Make a client for this thread; close it, or use it in a `with`."""
+        return self.settings().client()
+
+    async def async_client(self) -> AsyncTableClient:
+        """Make a client for this coroutine; close it, or use it in an `async with`."""
+        return (await async_settings(self.tds_conn_id)).async_client()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Give the form's labels to Airflow below 3.2; later versions read them in the provider info."""
+        from airflow_tds.provider_info import UI_FIELD_BEHAVIOUR
+
+        return {
+            "hidden_fields": UI_FIELD_BEHAVIOUR["hidden-fields"],
+            "relabeling": UI_FIELD_BEHAVIOUR["relabeling"],
+            "placeholders": UI_FIELD_BEHAVIOUR["placeholders"],
+        }

@@ -1,0 +1,557 @@
+"""One class per operation, over one base that writes once, waits, and says how it ended.
+
+An operator builds what is asked for and hands it to durability.py; it waits by deferring or by blocking,
+and takes the same steps either way. Nothing heavy is imported when a DAG is parsed: models, client and
+triggers stand inside functions. Nothing is read or checked before `execute`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
+
+from airflow_tds.client import errors
+from airflow_tds.compat import (
+    AirflowFailException,
+    BaseOperator,
+    Context,
+    clear_number,
+    conf,
+    never_expire,
+    task_state_store,
+)
+
+if TYPE_CHECKING:
+    from airflow_tds.client.client import TableClient
+    from airflow_tds.client.payloads import Body
+    from airflow_tds.client.waiting import Watch
+    from airflow_tds.client.wire import WriteOperation
+    from airflow_tds.durability import Generation, Record, RecordStore
+    from airflow_tds.hooks import Settings
+
+__all__ = [
+    "TdsAppendOperator",
+    "TdsCrossQueryOperator",
+    "TdsTruncateOperator",
+    "TdsUploadOperator",
+    "TdsUpsertOperator",
+]
+
+#: Where the record of a task's write is kept in its state store.
+RECORD_KEY = "tds.write.v1"
+#: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
+DEFERRED_INTERVAL = 30.0
+BLOCKING_INTERVAL = 5.0
+#: The first pause of an operator's wait, seconds; jobs of a service rarely take less.
+FIRST_PAUSE = 1.0
+#: Without a timeout of its own or the task's: a job that takes longer needs a person.
+LONGEST_WAIT = 7 * 24 * 3600.0
+#: Airflow's own timeouts must not come before ours, which say what goes on: seconds.
+MARGIN = 2.0
+DEFER_GRACE = 300.0
+
+
+class FinalValidationFailed(errors.ValidationFailed, AirflowFailException):
+    """`ValidationFailed` that ends the task at once: a retry would be refused as well."""
+
+
+class FinalDifferentWrite(errors.DifferentWrite, AirflowFailException):
+    """`DifferentWrite` that ends the task at once."""
+
+
+class FinalConflict(errors.Conflict, AirflowFailException):
+    """`Conflict` that ends the task at once: upload is the initial load only, §3.1."""
+
+
+class FinalWireMismatch(errors.WireMismatch, AirflowFailException):
+    """`WireMismatch` that ends the task at once: the connection must say another route."""
+
+
+class FinalAmbiguousWriteError(errors.AmbiguousWriteError, AirflowFailException):
+    """`AmbiguousWriteError` that ends the task at once: a person must look."""
+
+
+_FINAL: dict[type[errors.TableServiceError], type[errors.TableServiceError]] = {
+    errors.DifferentWrite: FinalDifferentWrite,
+    errors.ValidationFailed: FinalValidationFailed,
+    errors.Conflict: FinalConflict,
+    errors.WireMismatch: FinalWireMismatch,
+    errors.AmbiguousWriteError: FinalAmbiguousWriteError,
+}
+
+
+def final(error: errors.TableServiceError) -> errors.TableServiceError:
+    """Give the form of an error that ends the task at once, if a retry could not help.
+
+    Args:
+        error: What went wrong.
+
+    Returns:
+        The same class, text and values as an `AirflowFailException`; the error itself if retries may help.
+    """
+    kind = _FINAL.get(type(error))
+    if kind is None:
+        return error
+    ending = kind(*error.args)
+    ending.__dict__.update(error.__dict__)
+    return ending
+
+
+class _TdsOperator(BaseOperator):
+    """What all operators share: connection, pace, deadline, errors.
+
+    Args:
+        tds_conn_id: The connection's id.
+        deferrable: Wait in the triggerer, which holds no worker; default `[operators] default_deferrable`.
+        timeout: Seconds after which waiting ends; None means the task's `execution_timeout`, else 7 days.
+        poll_interval: Seconds between two reads at most; None means 30 when deferred, 5 when blocking.
+        durable: Keep a record of the work in the task's state store (Airflow 3.3 and later), so that a retry
+            goes on where an earlier try ended. Without it, a retry starts anew: rows may double.
+    """
+
+    def __init__(
+        self,
+        *,
+        tds_conn_id: str = "tds_default",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        timeout: float | None = None,
+        poll_interval: float | None = None,
+        durable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tds_conn_id = tds_conn_id
+        self.deferrable = deferrable
+        self.timeout = timeout
+        self.poll_interval = poll_interval
+        self.durable = durable
+        self._client: TableClient | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Do the work; see the class."""
+        with self._raising():
+            return self._run(context, self._new_watch(), None)
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], watch: dict[str, Any], record: dict[str, Any] | None = None
+    ) -> Any:
+        """Go on after a deferral: the event says only that something happened, the service is asked what.
+
+        Args:
+            context: Airflow's.
+            event: An `Outcome`.
+            watch: Pace and deadline of the whole wait.
+            record: The record, where no store keeps it.
+        """
+        from airflow_tds.client.waiting import Outcome, Watch
+        from airflow_tds.durability import Record
+
+        with self._raising():
+            outcome = Outcome.from_json(event)
+            self.log.info("%s: %s after %.0f s", outcome.subject, outcome.status or outcome.kind, outcome.waited)
+            if outcome.kind == "error":
+                outcome.check()
+            return self._run(context, Watch.from_json(watch), Record.from_json(record) if record else None)
+
+    def on_kill(self) -> None:
+        """Send nothing more. The service has no cancel: a job that has its data goes on."""
+        if self._client is not None:
+            self._client.stop()
+        self.log.warning("killed: nothing more is sent; a job that has its data goes on")
+
+    def _run(self, context: Context, watch: Watch, record: Record | None) -> Any:
+        """Connect, and go on from wherever the record says."""
+        from airflow_tds.hooks import TdsHook
+
+        settings = TdsHook(self.tds_conn_id).settings()
+        with settings.client() as client:
+            self._client = client
+            return self._work(context, settings, client, self._store(context, record), watch)
+
+    def _work(self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch) -> Any:
+        raise NotImplementedError
+
+    def _wait(self, client: TableClient, store: RecordStore, watch: Watch, wait: Watch) -> None:
+        """Wait here, or leave to wait in the triggerer and never return; what became of it is read afterwards.
+
+        Args:
+            client: The service.
+            store: The record's.
+            watch: Pace and deadline of the whole wait.
+            wait: What to wait for now.
+        """
+        if self.deferrable:
+            self._defer(store, watch, wait)
+        client.watch(wait)
+
+    def _defer(self, store: RecordStore, watch: Watch, wait: Watch) -> NoReturn:
+        from airflow_tds.durability import MemoryStore
+        from airflow_tds.triggers import trigger_for
+
+        kept = store.record.to_json() if isinstance(store, MemoryStore) and store.record else None
+        self.defer(
+            trigger=trigger_for(self.tds_conn_id, wait),
+            method_name="execute_complete",
+            kwargs={"watch": watch.to_json(), "record": kept},
+            timeout=timedelta(seconds=max(0.0, wait.deadline - time.time()) + DEFER_GRACE),
+        )
+
+    def _store(self, context: Context, record: Record | None) -> RecordStore:
+        from airflow_tds.durability import MemoryStore, TaskStore
+
+        accessor = task_state_store(context) if self.durable else None
+        if accessor is not None:
+            return TaskStore(accessor, RECORD_KEY, never_expire())
+        if record is None:
+            why = "durable=False" if not self.durable else "this Airflow has no task state store (3.3 and later have)"
+            self.log.warning("%s: if this try dies, a retry starts anew and rows may double", why)
+        return MemoryStore(record)
+
+    def _new_watch(self) -> Watch:
+        from airflow_tds.client.waiting import Watch
+
+        now = time.time()
+        limit = self.timeout if self.timeout is not None else LONGEST_WAIT
+        if self.execution_timeout is not None:
+            limit = min(limit, self.execution_timeout.total_seconds() - MARGIN)
+        interval = self.poll_interval or (DEFERRED_INTERVAL if self.deferrable else BLOCKING_INTERVAL)
+        if not limit > 0 or not interval > 0:
+            raise errors.ValidationFailed("timeout and poll_interval are seconds above zero")
+        return Watch("write", "", now, now + limit, interval, min(FIRST_PAUSE, interval))
+
+    def _generation(self, context: Context) -> Generation:
+        from airflow_tds.durability import Generation
+
+        return Generation(context["ti"].max_tries, clear_number(context))
+
+    @contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Raise what no retry can mend so that Airflow does not retry, unless the task has a policy for that."""
+        try:
+            yield
+        except errors.TableServiceError as error:
+            ending = error if getattr(self, "retry_policy", None) is not None else final(error)
+            if ending is error:
+                raise
+            raise ending from error
+
+
+class _WriteOperator(_TdsOperator):
+    """A write with a payload: upload, append, upsert.
+
+    Args:
+        table_id: The table (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: See `_TdsOperator` and Airflow's `BaseOperator`.
+    """
+
+    operation: ClassVar[WriteOperation]
+    template_fields: Sequence[str] = ("tds_conn_id", "table_id", "source", "format")
+
+    def __init__(
+        self,
+        *,
+        table_id: str,
+        source: str | os.PathLike[str] | None = None,
+        data: str | bytes | Callable[[], Iterable[bytes]] | None = None,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        unknown_length: Literal["spool", "chunked"] = "spool",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table_id = table_id
+        self.source = source
+        self.data = data
+        self.format = format
+        self.unknown_length = unknown_length
+
+    def _keys(self) -> tuple[str, ...]:
+        return ()
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.durability import Done, Write, WriteOnce
+
+        self._check_input()
+        write = Write(
+            self.operation,
+            self.table_id,
+            self.format,
+            self._keys(),
+            identity=_hash(settings.base_url, self.operation, self.table_id, self.format, self._keys(), self._origin()),
+            content=self._content(),
+            body=self._body,
+            unknown_length=self.unknown_length,
+        )
+        once = WriteOnce(client, store, self._generation(context), self.log, write=write, policy=settings.policy())
+        while not isinstance(step := once.advance(watch), Done):
+            self._wait(client, store, watch, step.watch)
+        info = client.info(self.table_id)
+        return {
+            "table_id": self.table_id,
+            "job_id": step.job_id,
+            "row_count": info.row_count,
+            "snapshot_id": info.snapshot_id,
+        }
+
+    def _check_input(self) -> None:
+        if (self.source is None) == (self.data is None):
+            raise errors.ValidationFailed("give exactly one of source (a path) and data (text, bytes or a callable)")
+        if self.source is not None and "://" in str(self.source):
+            raise errors.ValidationFailed(f"source is the path of a local file, not {str(self.source).split('?')[0]!r}")
+
+    def _origin(self) -> str:
+        return "data" if self.source is None else str(self.source)
+
+    def _content(self) -> str:
+        """A hash of the payload, or of what tells that a file changed; empty for a callable, which tells nothing."""
+        if self.source is not None:
+            known = Path(self.source).stat() if Path(self.source).is_file() else None
+            return _hash(known.st_size, known.st_mtime_ns) if known else ""
+        if callable(self.data):
+            return ""
+        data = self.data.encode() if isinstance(self.data, str) else self.data or b""
+        return hashlib.sha256(data).hexdigest()[:16]
+
+    def _body(self) -> Body:
+        from airflow_tds.client.payloads import body_of
+
+        if self.source is not None:
+            return body_of(Path(self.source))
+        return body_of(self.data if self.data is not None else b"")
+
+
+class TdsUploadOperator(_WriteOperator):
+    """Load a table for the first time; it must never have had data, §3.1.
+
+    Written once: the record of DESIGN's order lies between the initiation and the data, so a try that dies
+    anywhere leaves a job that the next try goes on with.
+
+    Args:
+        table_id: The table (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+
+    Returns:
+        `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        Conflict: The table has, or ever had, data.
+        JobFailed: The job failed and changed nothing.
+        WaitTimedOut: The job goes on after the timeout.
+        AmbiguousWriteError: It cannot be known whether the write was applied.
+    """
+
+    operation = "upload"
+
+
+class TdsAppendOperator(_WriteOperator):
+    """Add rows to a table, without deduplication, §2.8; applied once, see `TdsUploadOperator`.
+
+    Args:
+        table_id: The table (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+
+    Returns:
+        `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        JobFailed: The job failed and changed nothing.
+        WaitTimedOut: The job goes on after the timeout.
+        AmbiguousWriteError: It cannot be known whether the write was applied.
+    """
+
+    operation = "append"
+
+
+class TdsUpsertOperator(_WriteOperator):
+    """Update the rows that match on all key columns, insert the others, §2.8.
+
+    Args:
+        table_id: The table (templated).
+        key_columns: A column name or a list of them (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+
+    Returns:
+        `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        JobFailed: The job failed and changed nothing.
+        WaitTimedOut: The job goes on after the timeout.
+        AmbiguousWriteError: It cannot be known whether the write was applied.
+    """
+
+    operation = "upsert"
+    template_fields = (*_WriteOperator.template_fields, "key_columns")
+
+    def __init__(self, *, key_columns: str | Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.key_columns = key_columns
+
+    def _keys(self) -> tuple[str, ...]:
+        return (self.key_columns,) if isinstance(self.key_columns, str) else tuple(self.key_columns)
+
+
+class TdsTruncateOperator(_TdsOperator):
+    """Remove all rows of a table, keep its schema, and wait until it has taken effect, §3.1.
+
+    The request is sent at most once per record: a late second one would destroy what was written after the
+    first. A table that has no rows is left alone.
+
+    Args:
+        table_id: The table (templated).
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+
+    Returns:
+        `{"table_id", "row_count", "snapshot_id"}` of the empty table.
+
+    Raises:
+        WaitTimedOut: The table still has rows after the timeout.
+        AmbiguousWriteError: It cannot be known whether the request was sent, and the table still has rows.
+    """
+
+    template_fields: Sequence[str] = ("tds_conn_id", "table_id")
+
+    def __init__(self, *, table_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table_id = table_id
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.durability import Done, TruncateOnce
+
+        identity = _hash(settings.base_url, "truncate", self.table_id)
+        generation = self._generation(context)
+        once = TruncateOnce(client, store, generation, self.log, table_id=self.table_id, identity=identity)
+        while not isinstance(step := once.advance(watch), Done):
+            self._wait(client, store, watch, step.watch)
+        info = client.info(self.table_id)
+        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
+
+
+class TdsCrossQueryOperator(_TdsOperator):
+    """Query one or several tables and keep the result as a file, §2.5.
+
+    The file appears whole or not at all: it is written under a temporary name beside its own and renamed.
+    A retry goes on with the query that an earlier try started; a clear starts another.
+
+    Args:
+        request: A `CrossQueryRequest` as a plain mapping (templated).
+        destination: Path of the local file to write (templated); its directory must exist.
+        if_exists: What to do about a file that is there: `fail`, `replace` or `skip` the query.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+
+    Returns:
+        `{"uri", "size", "format", "job_id"}`: path, bytes, format and job; `job_id` is empty if skipped.
+
+    Raises:
+        ValidationFailed: The request breaks a rule of §2.5, or the file is there and `if_exists` is `fail`.
+        JobFailed: The query failed.
+        WaitTimedOut: The query goes on after the timeout.
+    """
+
+    template_fields: Sequence[str] = ("tds_conn_id", "request", "destination")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"request": "json"}
+
+    def __init__(
+        self,
+        *,
+        request: Mapping[str, Any],
+        destination: str | os.PathLike[str],
+        if_exists: Literal["fail", "replace", "skip"] = "fail",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.destination = destination
+        self.if_exists = if_exists
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.durability import Done, QueryOnce
+
+        identity = _hash(settings.base_url, "query", json.dumps(self.request, sort_keys=True, default=str))
+        query = QueryOnce(client, store, self._generation(context), self.log, request=self.request, identity=identity)
+        if not query.is_begun() and self._is_settled_by_existing():
+            return self._reference("")
+        while not isinstance(step := query.advance(watch), Done):
+            self._wait(client, store, watch, step.watch)
+        if not query.is_finished():
+            self._download(client, step.job_id, watch)
+            query.finish()
+        return self._reference(step.job_id)
+
+    def _is_settled_by_existing(self) -> bool:
+        """Look at the file that is there: True ends the task, an error refuses."""
+        if "://" in str(self.destination):
+            raise errors.ValidationFailed(f"destination is the path of a local file, not {str(self.destination)!r}")
+        if self.if_exists not in ("fail", "replace", "skip"):
+            raise errors.ValidationFailed(f"if_exists is fail, replace or skip, not {self.if_exists!r}")
+        if not Path(self.destination).exists() or self.if_exists == "replace":
+            return False
+        if self.if_exists == "fail":
+            raise errors.ValidationFailed(f"{self.destination} is there; if_exists='replace' or 'skip' allows that")
+        self.log.info("%s is there: skipped", self.destination)
+        return True
+
+    def _download(self, client: TableClient, job_id: str, watch: Watch) -> None:
+        """Stream the result to a temporary name in the same directory, force it to disk, rename it."""
+        target = Path(self.destination)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            left = max(MARGIN, watch.deadline - time.time())
+            client.poll_download_to(job_id, name, timeout=left, poll_interval=watch.poll_interval)
+            os.fsync(handle)
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
+
+    def _reference(self, job_id: str) -> dict[str, Any]:
+        size = Path(self.destination).stat().st_size
+        return {
+            "uri": str(self.destination),
+            "size": size,
+            "format": self.request.get("format", "parquet"),
+            "job_id": job_id,
+        }
+
+
+def _hash(*values: Any) -> str:
+    """A short name for values, to tell whether they are the same as before."""
+    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,106 @@
+"""The waits of the operators, in the triggerer.
+
+A trigger carries a `Watch` as flat JSON (ids and times; no row, URL or header) and emits one `Outcome`.
+It reads only, through the loop's shared poller, and owns nothing that a cancellation could break: a
+trigger that is taken over by another triggerer simply waits there again, until the same deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar, Literal
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_tds.client.errors import TableServiceError
+from airflow_tds.client.waiting import Outcome, Reading, Watch
+
+__all__ = ["TdsJobTrigger", "TdsQueryTrigger", "TdsTableTrigger", "trigger_for"]
+
+
+class _WatchTrigger(BaseTrigger):
+    """Waits for what its `Watch` names.
+
+    Args:
+        tds_conn_id: The connection's id.
+        watch: The fields of a `Watch`; unknown ones are ignored, as another version may have written them.
+    """
+
+    kind: ClassVar[Literal["write", "query", "truncation"]]
+
+    def __init__(self, tds_conn_id: str, **watch: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's constructor
+        self.tds_conn_id = tds_conn_id
+        self.watch = Watch.from_json({**watch, "kind": self.kind})
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Give the class path and the keyword arguments that make this trigger again."""
+        values = self.watch.to_json()
+        del values["kind"]
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"tds_conn_id": self.tds_conn_id, **values}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, and emit how it ended."""
+        outcome = await self._outcome()
+        yield TriggerEvent(outcome.to_json())  # type: ignore[no-untyped-call]  # Airflow's constructor
+
+    async def _outcome(self) -> Outcome:
+        import time
+
+        from airflow_tds.polling import poller_for
+
+        try:
+            poller = await poller_for(self.tds_conn_id)
+        except TableServiceError as error:
+            return self.watch.broken(error, time.time())
+        return await poller.wait(self.watch, self._say)
+
+    def _say(self, reading: Reading) -> None:
+        self.log.info("%s is %s", self.watch.subject, reading.status)
+
+
+class TdsJobTrigger(_WatchTrigger):
+    """Waits until a write's job is COMPLETED or FAILED, §3.2.
+
+    Args:
+        tds_conn_id: The connection's id.
+        watch: `subject` (the job's id), `started` and `deadline` (POSIX seconds), `poll_interval` and
+            `first_pause` (seconds).
+    """
+
+    kind = "write"
+
+
+class TdsQueryTrigger(_WatchTrigger):
+    """Waits until a query's result can be fetched; the redirect itself is followed by a worker, §4.2.
+
+    Args:
+        tds_conn_id: The connection's id.
+        watch: As for `TdsJobTrigger`.
+    """
+
+    kind = "query"
+
+
+class TdsTableTrigger(_WatchTrigger):
+    """Waits until a truncation has taken effect: row_count is falsy then, §3.1.
+
+    Args:
+        tds_conn_id: The connection's id.
+        watch: As for `TdsJobTrigger`, with the table's id as `subject`, and `snapshot`, the snapshot that
+            must have been replaced (empty for any).
+    """
+
+    kind = "truncation"
+
+
+def trigger_for(tds_conn_id: str, watch: Watch) -> BaseTrigger:
+    """Make the trigger that waits for a watch.
+
+    Args:
+        tds_conn_id: The connection's id.
+        watch: What to wait for.
+    """
+    kinds: dict[str, type[_WatchTrigger]] = {c.kind: c for c in (TdsJobTrigger, TdsQueryTrigger, TdsTableTrigger)}
+    values = watch.to_json()
+    return kinds[values.pop("kind")](tds_conn_id, **values)

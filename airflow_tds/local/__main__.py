@@ -66,10 +66,10 @@ def _service(options: argparse.Namespace) -> Service:
     return Service(
         options.data_dir,
         options.table,
-        options.token,
-        options.upload_url_lifetime,
-        options.host,
-        options.port,
+        token=options.token,
+        upload_url_lifetime=options.upload_url_lifetime,
+        host=options.host,
+        port=options.port,
         base_path=options.base_path,
         job_delay=options.job_delay,
     )

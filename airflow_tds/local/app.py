@@ -20,13 +20,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_tds.client import errors
+from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.wire import Wire, describe
 from airflow_tds.local.payloads.formats import FORMATS
+from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.storage import PATHS, Storage
 from airflow_tds.local.store import Job, Kind, Store
 from airflow_tds.local.writes import check_keys
@@ -116,6 +118,8 @@ def build_app(store: Store, storage: Storage, settings: Settings, log: deque[Req
         "upsert": partial(api.write, "upsert"),
         "truncate": api.truncate,
         "get_job": api.get_job,
+        "start_query": api.start_query,
+        "poll_query": api.poll_query,
     }
     routes = [
         _route(name, getattr(wire, name).method, base + getattr(wire, name).path, api.guarded(call))
@@ -191,6 +195,20 @@ class _Api:
     async def get_job(self, request: Request) -> Response:
         return JSONResponse(self._record(self._store.job(_id(request, "job_id"))))
 
+    async def start_query(self, request: Request) -> Response:
+        query = await _body(request, CrossQueryRequest)
+        job = await self._in_thread(self._start_query, query)
+        return JSONResponse({"job_id": job.job_id}, 202)
+
+    async def poll_query(self, request: Request) -> Response:
+        job, wire = self._store.job(_id(request, "job_id")), self._settings.wire
+        if job.kind != "query":
+            raise errors.JobNotFound(f"job {job.job_id!r} is no query")
+        if job.status == "completed":
+            link = self._storage.result_link(job, self._settings.upload_url_lifetime)
+            return RedirectResponse(_origin(request) + link, wire.ready[0])
+        return JSONResponse(self._record(job), 200 if job.final else wire.pending[0])
+
     async def create_table(self, request: Request) -> Response:
         asked = await _body(request, _TableBody)
         table = await self._in_thread(self._store.create_table, asked.table_id)
@@ -200,6 +218,14 @@ class _Api:
         return JSONResponse([asdict(record) for record in self._log])
 
     # ---- inside
+
+    def _start_query(self, query: CrossQueryRequest) -> Job:
+        """Refuse what cannot be run, then queue it."""
+        result_format = query.format or DEFAULT_FORMAT
+        with self._store.transaction() as cursor:
+            compile_query(cursor, query, self._store.catalog(cursor), result_format)
+        spec = query.model_dump(mode="json", exclude_none=True) | {"format": result_format}
+        return self._store.enqueue("query", query.table_id, spec)
 
     def _write_spec(self, kind: Kind, table_id: str, asked: _WriteBody) -> dict[str, Any]:
         """Check what a write asks for, and give what its job has to know."""

@@ -16,7 +16,7 @@ from airflow_tds.local.sql import identifier
 __all__ = ["Column", "Kind"]
 
 #: What kinds of value can be compared with each other; `other` can be stored and returned, not compared.
-Kind = Literal["number", "text", "boolean", "time", "json", "other"]
+Kind = Literal["number", "text", "boolean", "time", "clock", "json", "other"]
 
 _INTEGER = "[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -66,7 +66,9 @@ class Column:
             return "text"
         if self.type == "JSON":
             return "json"
-        return "time" if self.type.startswith(("DATE", "TIME")) else "other"
+        if self.type.startswith(("DATE", "TIMESTAMP")):
+            return "time"
+        return "clock" if self.type.startswith("TIME") else "other"
 
     @property
     def floats(self) -> bool:
@@ -85,6 +87,17 @@ class Column:
     def has_text_form(self) -> bool:
         """Whether text formats can carry its values; lists, structs and bytes arrive as parquet only."""
         return self.pattern is not None or self.type in ("VARCHAR", "JSON")
+
+    def denotes(self, text: str) -> bool:
+        """Whether a filter's text may denote a value: a date alone is its midnight."""
+        if self.pattern is None or (self.type == "TIMESTAMP" and re.fullmatch(_DATE, text)):
+            return True
+        return re.fullmatch(self.pattern, text, re.ASCII) is not None
+
+    @staticmethod
+    def is_number(text: str) -> bool:
+        """Whether a text is a number, of any form."""
+        return re.fullmatch(_NUMBER, text, re.ASCII) is not None
 
     def accepts(self, text: str) -> str:
         """Give the SQL test that a text (an SQL expression, not NULL) denotes exactly a value."""

@@ -6,20 +6,30 @@ and queues are worker.py's; the SQL of a write is writes.py's, that of a query q
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from airflow_tds.client.models import CrossQueryRequest, ResultFormat
 from airflow_tds.local import writes
 from airflow_tds.local.payloads import formats
 from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
-from airflow_tds.local.store import Job, Store, Table
+from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
+from airflow_tds.local.sql import literal
+from airflow_tds.local.store import Job, Store, Table, sync_directory
 
 __all__ = ["run"]
 
+_COPY: dict[ResultFormat, str] = {
+    "parquet": "FORMAT parquet, COMPRESSION snappy",
+    "csv": "FORMAT csv, HEADER true",
+    "json": "FORMAT json, ARRAY true",
+}
 Change = Callable[[DuckDBPyConnection, Table], Table]
 
 
@@ -32,7 +42,9 @@ def run(store: Store, job: Job) -> None:
         duckdb.Error: The engine failed; nothing is applied, except that after a FatalException it is
             unknown until the database is opened again.
     """
-    if job.kind == "truncate":
+    if job.kind == "query":
+        _query(store, job)
+    elif job.kind == "truncate":
         _commit(store, job, writes.truncate)
     else:
         _write(store, job)
@@ -86,6 +98,26 @@ def _commit(store: Store, job: Job, change: Change) -> None:
             table = replace(table, snapshot_id=uuid4().hex, updated_at=store.clock())
         publish = store.complete(cursor, job, table)
     publish()
+
+
+def _query(store: Store, job: Job) -> None:
+    """Write a query's result from one snapshot; the file is on disk before the job says so."""
+    request = CrossQueryRequest.model_validate(job.spec)
+    result_format = request.format or DEFAULT_FORMAT
+    part = store.results / f"{job.job_id}.part"
+    with store.transaction() as cursor:
+        select = compile_query(cursor, request, store.catalog(cursor), result_format)
+        cursor.execute(f"COPY ({select.sql}) TO {literal(str(part))} ({_COPY[result_format]})", select.values)
+        _settle(part, store.results / job.job_id)
+        publish = store.complete(cursor, job)
+    publish()
+
+
+def _settle(part: Path, path: Path) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.rename(path)
+    sync_directory(path.parent)
 
 
 def _raise_engine_failure(failure: duckdb.Error) -> None:

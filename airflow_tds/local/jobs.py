@@ -7,7 +7,8 @@ and queues are worker.py's; the SQL of a write is writes.py's, that of a query q
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +18,7 @@ from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.models import CrossQueryRequest, ResultFormat
 from airflow_tds.local import writes
+from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads import formats
 from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
@@ -62,15 +64,22 @@ def _write(store: Store, job: Job) -> None:
 
 
 def _load(store: Store, job: Job, payload: Payload) -> None:
+    """Load with the types that were inferred, or with wider ones where values turn out not to fit."""
     keys = job.spec.get("key_columns") or ()
+
+    def load(columns: Sequence[Column]) -> Change:
+        return lambda cursor, table: writes.load(cursor, table, payload, columns, keys)
+
     with store.cursor() as cursor:
         columns = payload.columns(cursor)
-        try:
-            _commit(store, job, lambda cursor, table: writes.load(cursor, table, payload, columns, keys))
-        except duckdb.Error as failure:
-            _raise_engine_failure(failure)
+    try:
+        _commit(store, job, load(columns))
+    except duckdb.Error as failure:
+        _raise_engine_failure(failure)
+        with store.cursor() as cursor:
             wider = payload.loosened(cursor, columns)
-            _commit(store, job, lambda cursor, table: writes.load(cursor, table, payload, wider, keys))
+        with _explained(store, payload, wider):
+            _commit(store, job, load(wider))
 
 
 def _change(store: Store, job: Job, payload: Payload) -> None:
@@ -80,12 +89,19 @@ def _change(store: Store, job: Job, payload: Payload) -> None:
         writes.check_keys(table, job.spec["key_columns"])
         return writes.upsert(cursor, table, payload, job.spec["key_columns"])
 
-    try:
+    with _explained(store, payload, store.table(job.table_id).columns):
         _commit(store, job, change)
+
+
+@contextmanager
+def _explained(store: Store, payload: Payload, columns: Sequence[Column]) -> Iterator[None]:
+    """Turn the engine's refusal of a payload into one that names rows, columns, values and reasons."""
+    try:
+        yield
     except duckdb.Error as failure:
         _raise_engine_failure(failure)
         with store.cursor() as cursor:
-            faults = payload.faults(cursor, store.table(job.table_id).columns)
+            faults = payload.faults(cursor, columns)
         if not faults:
             raise
         raise refusal(faults) from None

@@ -14,7 +14,14 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
-from airflow_tds.local.payloads.payload import LARGEST_RECORD, BadPayload, Fault, check_names, require_same_columns
+from airflow_tds.local.payloads.payload import (
+    LARGEST_RECORD,
+    BadPayload,
+    Fault,
+    check_names,
+    refusal,
+    require_same_columns,
+)
 from airflow_tds.local.payloads.text import TextPayload
 from airflow_tds.local.sql import literal
 
@@ -60,9 +67,13 @@ class CsvPayload(TextPayload):
             return [Column(name, "VARCHAR") for name in self._header()]
         return [Column(name, _INFERRED.get(kind, kind)) for name, kind, *_ in found]
 
-    def wider(self, cursor: DuckDBPyConnection, column: Column) -> Column:  # noqa: ARG002  # all texts fit
-        """Give a column of text."""
-        return Column(column.name, "VARCHAR")
+    def loosened(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> list[Column]:
+        """Make text of the columns whose values only look like their inferred type, such as `0x1F`."""
+        structural = self.structural_faults(cursor, self.names(cursor, columns))
+        if structural:
+            raise refusal(structural)
+        broken = self.broken(cursor, columns)
+        return [Column(column.name, "VARCHAR") if column in broken else column for column in columns]
 
     def reader(self, names: Sequence[str]) -> str:
         """Read all columns as text, in the header's order: DuckDB itself ignores the header's names."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
+from airflow_tds.local.sql import literal
 
 __all__ = ["LARGEST_RECORD", "BadPayload", "Fault", "Payload", "check_names", "refusal", "require_same_columns"]
 
@@ -82,6 +83,9 @@ class Payload(ABC):
     @abstractmethod
     def faults(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> list[Fault]:
         """Find what made the SELECT of `rows` fail; at most ten. It may read the payload several times."""
+
+    def _path(self) -> str:
+        return literal(str(self.path))
 
 
 def refusal(faults: Sequence[Fault]) -> BadPayload:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
-from airflow_tds.local.payloads.payload import BadPayload, Fault, Payload, refusal
-from airflow_tds.local.sql import literal
+from airflow_tds.local.payloads.payload import BadPayload, Fault, Payload
 
 __all__ = ["TextPayload"]
 
@@ -46,18 +45,6 @@ class TextPayload(Payload):
     @abstractmethod
     def structural_faults(self, cursor: DuckDBPyConnection, names: Sequence[str]) -> list[Fault]:
         """Find rows that are no rows at all."""
-
-    @abstractmethod
-    def wider(self, cursor: DuckDBPyConnection, column: Column) -> Column:
-        """Give a column that takes every value of the payload's column."""
-
-    def loosened(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> list[Column]:
-        """Widen the columns whose values only look like their inferred type, such as `0x1F`."""
-        structural = self.structural_faults(cursor, self.names(cursor, columns))
-        if structural:
-            raise refusal(structural)
-        broken = self.broken(cursor, columns)
-        return [self.wider(cursor, column) if column in broken else column for column in columns]
 
     def rows(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> str:
         """Give the strict SELECT; see the base class."""
@@ -97,6 +84,3 @@ class TextPayload(Payload):
             f" FROM {self.reader(names)}) WHERE {self._bad(column)} ORDER BY n LIMIT {_WORST_ROWS}"
         )
         return [Fault(row, column.name, value, f"is no {column.type}") for row, value in found.fetchall()]
-
-    def _path(self) -> str:
-        return literal(str(self.path))

@@ -1,0 +1,425 @@
+"""Operators against the embedded service, in both modes: what they return, refuse and leave behind."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from harness import TaskRun, connect
+
+from airflow_tds.client import errors
+from airflow_tds.local import Service
+from airflow_tds.operators import (
+    TdsAppendOperator,
+    TdsCrossQueryOperator,
+    TdsTruncateOperator,
+    TdsUploadOperator,
+    TdsUpsertOperator,
+)
+
+ROWS = "id,name\n1,a\n2,b\n"
+
+
+def writes(service: Service, table: str) -> list[str]:
+    """The operations that were initiated on a table, in order."""
+    changing = ("upload", "append", "upsert", "truncate")
+    return [r.operation for r in service.requests if r.operation in changing and f"/{table}/" in r.path]
+
+
+@pytest.fixture
+def pace(deferrable: bool) -> dict[str, Any]:
+    """Mode and pace of an operator under test."""
+    return {"task_id": "it", "deferrable": deferrable, "poll_interval": 0.05}
+
+
+@pytest.fixture
+def loaded(table: str) -> str:
+    """A table with two rows."""
+    TaskRun().execute(TdsUploadOperator(task_id="load", table_id=table, data=ROWS, poll_interval=0.05))
+    return table
+
+
+class TestWrites:
+    def test_upload_returns_a_reference_to_the_table(self, table: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        result = task.execute(TdsUploadOperator(table_id=table, data=ROWS, **pace))
+
+        assert (result["table_id"], result["row_count"]) == (table, 2)
+        assert result["job_id"]
+        assert result["snapshot_id"]
+
+    def test_upload_sends_a_file(self, table: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path) -> None:
+        source = tmp_path / "rows.csv"
+        source.write_text(ROWS)
+
+        assert task.execute(TdsUploadOperator(table_id=table, source=str(source), **pace))["row_count"] == 2
+
+    def test_append_adds_rows(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        assert task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))["row_count"] == 4
+
+    def test_data_of_unknown_length_is_sent(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        result = task.execute(TdsAppendOperator(table_id=loaded, data=lambda: [b"id,name\n", b"3,c\n"], **pace))
+
+        assert result["row_count"] == 3
+
+    @pytest.mark.parametrize("keys", ["id", ["id"], ["id", "name"]])
+    def test_upsert_matches_on_all_keys(self, loaded: str, task: TaskRun, pace: dict[str, Any], keys: Any) -> None:
+        changed = "id,name\n2,b\n3,c\n"
+
+        result = task.execute(TdsUpsertOperator(table_id=loaded, data=changed, key_columns=keys, **pace))
+
+        assert result["row_count"] == 3
+
+    def test_truncate_returns_when_it_has_taken_effect(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        assert task.execute(TdsTruncateOperator(table_id=loaded, **pace))["row_count"] == 0
+
+    def test_truncate_of_an_empty_table_sends_nothing(
+        self, service: Service, table: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        task.execute(TdsTruncateOperator(table_id=table, **pace))
+
+        assert writes(service, table) == []
+
+    def test_a_second_upload_ends_the_task_at_once(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        with pytest.raises(errors.Conflict, match="initial load") as raised:
+            task.execute(TdsUploadOperator(table_id=loaded, data=ROWS, **pace))
+
+        assert isinstance(raised.value, AirflowFailException)
+
+    def test_a_failed_job_follows_the_retries(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        with pytest.raises(errors.JobFailed, match="row 1, column 'id'") as raised:
+            task.execute(TdsAppendOperator(table_id=loaded, data="id,name\nx,y\n", **pace))
+
+        assert not isinstance(raised.value, AirflowFailException)
+
+    def test_a_missing_table_is_not_found(self, service: Service, task: TaskRun, pace: dict[str, Any]) -> None:
+        with pytest.raises(errors.TableNotFound, match="nowhere"):
+            task.execute(TdsAppendOperator(table_id="nowhere", data=ROWS, **pace))
+
+    def test_a_wait_ends_at_its_deadline(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.hold()
+        try:
+            with pytest.raises(errors.WaitTimedOut, match=r"QUEUED after \d s; it goes on"):
+                task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, timeout=0.4, **pace))
+        finally:
+            service.release()
+
+    def test_execution_timeout_bounds_the_wait(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.hold()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(errors.WaitTimedOut):
+                task.execute(
+                    TdsAppendOperator(table_id=loaded, data=ROWS, execution_timeout=timedelta(seconds=2.5), **pace)
+                )
+        finally:
+            service.release()
+
+        assert time.monotonic() - begun < 2.5
+
+
+class TestOnce:
+    """Tries of one task: the record decides, at the level of the operator."""
+
+    def test_a_retry_after_success_writes_nothing(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        append = TdsAppendOperator(table_id=loaded, data=ROWS, **pace)
+        task.execute(append)
+
+        assert task.execute(append)["row_count"] == 4
+        assert writes(service, loaded) == ["upload", "append"]
+
+    def test_a_clear_after_success_writes_again(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        append = TdsAppendOperator(table_id=loaded, data=ROWS, **pace)
+        task.execute(append)
+        task.max_tries += 2
+        task.clear_number += 1
+
+        assert task.execute(append)["row_count"] == 6
+
+    def test_a_try_after_a_timeout_adopts_the_job(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.hold()
+        with pytest.raises(errors.WaitTimedOut):
+            task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, timeout=0.3, **pace))
+        service.release()
+
+        assert task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))["row_count"] == 4
+        assert writes(service, loaded) == ["upload", "append"]
+
+    def test_a_try_after_a_failed_job_loads_the_mended_data(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        with pytest.raises(errors.JobFailed):
+            task.execute(TdsAppendOperator(table_id=loaded, data="id,name\nx,y\n", **pace))
+
+        assert task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))["row_count"] == 4
+
+    def test_execute_may_run_twice_in_one_try(self, loaded: str, task: TaskRun) -> None:
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05)
+        with pytest.raises(TaskDeferred):
+            append.execute(task.context())
+
+        assert task.execute(append)["row_count"] == 4
+
+    def test_a_stale_try_sends_no_data(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        task.stale = True
+        before = len([r for r in service.requests if r.method == "PUT"])
+
+        with pytest.raises(RuntimeError, match="superseded"):
+            task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))
+
+        assert len([r for r in service.requests if r.method == "PUT"]) == before
+
+    def test_without_a_store_the_record_travels_with_the_deferral(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, durable=False, **pace))
+
+        assert task.values == {}
+        assert writes(service, loaded) == ["upload", "append"]
+
+    def test_a_truncation_is_not_sent_again(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.hold()
+        with pytest.raises(errors.WaitTimedOut):
+            task.execute(TdsTruncateOperator(table_id=loaded, timeout=0.3, **pace))
+        service.release()
+
+        assert task.execute(TdsTruncateOperator(table_id=loaded, **pace))["row_count"] == 0
+        assert writes(service, loaded) == ["upload", "truncate"]
+
+    def test_another_write_in_place_of_an_unfinished_one_is_refused(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.create_table("elsewhere")
+        service.hold()
+        try:
+            with pytest.raises(errors.WaitTimedOut):
+                task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, timeout=0.3, **pace))
+            with pytest.raises(errors.DifferentWrite, match="another write") as raised:
+                task.execute(TdsAppendOperator(table_id="elsewhere", data=ROWS, **pace))
+        finally:
+            service.release()
+
+        assert isinstance(raised.value, AirflowFailException)
+
+
+class TestInput:
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ({}, "exactly one of source"),
+            ({"source": "/x", "data": "y"}, "exactly one of source"),
+            ({"source": "/there/is/none.csv"}, "there is no file /there/is/none.csv"),
+            ({"source": "s3://bucket/key?sig=secret"}, "a local file, not 's3://bucket/key'"),
+            ({"data": ROWS, "format": "xls"}, "format 'xls' is none of"),
+            ({"data": ROWS, "timeout": 0}, "seconds above zero"),
+        ],
+    )
+    def test_bad_input_is_refused_before_anything_is_sent(
+        self, service: Service, table: str, task: TaskRun, arguments: dict[str, Any], text: str
+    ) -> None:
+        with pytest.raises(errors.ValidationFailed, match=text.replace("?", r"\?")) as raised:
+            task.execute(TdsUploadOperator(task_id="it", table_id=table, **arguments))
+
+        assert isinstance(raised.value, AirflowFailException)
+        assert writes(service, table) == []
+
+    def test_upsert_without_keys_is_refused(self, table: str, task: TaskRun) -> None:
+        with pytest.raises(errors.ValidationFailed, match="upsert needs key_columns"):
+            task.execute(TdsUpsertOperator(task_id="it", table_id=table, data=ROWS, key_columns=[]))
+
+    def test_a_constructor_checks_nothing_that_a_template_may_fill(self) -> None:
+        operator = TdsUploadOperator(task_id="it", table_id="{{ x }}", source="{{ y }}", format="{{ z }}")
+
+        assert (operator.table_id, operator.source, operator.format) == ("{{ x }}", "{{ y }}", "{{ z }}")
+
+    def test_a_task_with_a_retry_policy_gets_the_plain_error(self, loaded: str, task: TaskRun) -> None:
+        upload = TdsUploadOperator(task_id="it", table_id=loaded, data=ROWS)
+        upload.retry_policy = object()  # type: ignore[assignment]  # any policy: only its presence counts
+
+        with pytest.raises(errors.Conflict) as raised:
+            task.execute(upload)
+
+        assert not isinstance(raised.value, AirflowFailException)
+
+
+class TestTriggers:
+    def test_a_deferral_carries_json_scalars_only(self, loaded: str, task: TaskRun) -> None:
+        task.execute(TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05))
+
+        path, kwargs = task.deferrals[0]
+        assert path == "airflow_tds.triggers.TdsJobTrigger"
+        assert all(isinstance(value, str | int | float) for value in kwargs.values())
+
+    def test_no_secret_travels(self, service: Service, loaded: str, task: TaskRun) -> None:
+        task.execute(TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05))
+        everything = json.dumps([task.values, task.deferrals])
+
+        assert service.token not in everything
+        assert "signature" not in everything
+        assert "http" not in everything
+
+    def test_an_event_that_is_none_is_an_error(self, loaded: str, task: TaskRun) -> None:
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True)
+        with pytest.raises(TaskDeferred) as deferred:
+            append.execute(task.context())
+
+        with pytest.raises(errors.UnexpectedReply, match="no outcome"):
+            append.execute_complete(task.context(), event={"status": "success"}, **(deferred.value.kwargs or {}))
+
+    def test_a_forged_success_is_not_believed(self, service: Service, loaded: str, task: TaskRun) -> None:
+        service.hold()
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True)
+        try:
+            with pytest.raises(TaskDeferred) as deferred:
+                append.execute(task.context())
+            forged = {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0}
+
+            with pytest.raises(TaskDeferred):
+                append.execute_complete(task.context(), event=forged, **(deferred.value.kwargs or {}))
+        finally:
+            service.release()
+
+
+class TestCrossQuery:
+    def request(self, table: str, **more: Any) -> dict[str, Any]:
+        return {"table_id": table, "format": "csv", **more}
+
+    def test_the_result_is_kept_and_referred_to(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        target = tmp_path / "result.csv"
+        request = self.request(loaded, filters={"field": "id", "operator": "gt", "value": 1})
+
+        result = task.execute(TdsCrossQueryOperator(request=request, destination=target, **pace))
+
+        assert list(csv.DictReader(io.StringIO(target.read_text()))) == [{"id": "2", "name": "b"}]
+        assert (result["uri"], result["size"], result["format"]) == (str(target), target.stat().st_size, "csv")
+
+    def test_nothing_but_the_result_is_left(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        task.execute(TdsCrossQueryOperator(request=self.request(loaded), destination=tmp_path / "r.csv", **pace))
+
+        assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+    def test_a_file_that_is_there_is_not_replaced_unasked(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        target = tmp_path / "r.csv"
+        target.write_text("mine")
+
+        with pytest.raises(errors.ValidationFailed, match="if_exists"):
+            task.execute(TdsCrossQueryOperator(request=self.request(loaded), destination=target, **pace))
+        assert target.read_text() == "mine"
+
+    def test_skip_leaves_the_file_that_is_there(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        target = tmp_path / "r.csv"
+        target.write_text("mine")
+
+        query = TdsCrossQueryOperator(request=self.request(loaded), destination=target, if_exists="skip", **pace)
+
+        assert task.execute(query) == {"uri": str(target), "size": 4, "format": "csv", "job_id": ""}
+
+    def test_replace_replaces(self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path) -> None:
+        target = tmp_path / "r.csv"
+        target.write_text("mine")
+
+        task.execute(
+            TdsCrossQueryOperator(request=self.request(loaded), destination=target, if_exists="replace", **pace)
+        )
+
+        assert target.read_text().startswith("id,name")
+
+    def test_a_retry_goes_on_with_the_query(self, service: Service, loaded: str, task: TaskRun, tmp_path: Path) -> None:
+        query = TdsCrossQueryOperator(
+            task_id="it",
+            request=self.request(loaded),
+            destination=tmp_path / "r.csv",
+            deferrable=True,
+            poll_interval=0.05,
+        )
+        with pytest.raises(TaskDeferred):
+            query.execute(task.context())
+        before = len([r for r in service.requests if r.operation == "start_query"])
+
+        task.execute(query)
+
+        assert len([r for r in service.requests if r.operation == "start_query"]) == before
+
+    def test_a_retry_after_success_returns_the_same_reference(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        query = TdsCrossQueryOperator(request=self.request(loaded), destination=tmp_path / "r.csv", **pace)
+
+        assert task.execute(query) == task.execute(query)
+
+    def test_a_wrong_request_names_field_and_rule(self, loaded: str, task: TaskRun, tmp_path: Path) -> None:
+        request = self.request(loaded, filters={"type": "and", "predicates": []})
+
+        with pytest.raises(errors.ValidationFailed, match=r"filters\.group\.predicates"):
+            task.execute(TdsCrossQueryOperator(task_id="it", request=request, destination=tmp_path / "r.csv"))
+
+
+class TestErrorsAreEqualInBothModes:
+    """The same class and the same text, whichever way it waited."""
+
+    def run(self, table: str, *, deferrable: bool, **arguments: Any) -> BaseException:
+        pace: dict[str, Any] = {"task_id": "it", "deferrable": deferrable, "poll_interval": 0.05}
+        with pytest.raises(errors.TableServiceError) as raised:
+            TaskRun().execute(TdsAppendOperator(table_id=table, **pace, **arguments))
+        return raised.value
+
+    def test_a_failed_job(self, loaded: str) -> None:
+        texts = []
+        for mode in (False, True):
+            error = self.run(loaded, deferrable=mode, data="id,name\nx,y\n")
+            texts.append((type(error), str(error).replace(getattr(error, "job_id", ""), "JOB")))
+
+        assert texts[0] == texts[1]
+
+    def test_a_service_that_is_gone(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        with Service(tables=["t"]) as other:
+            connect(other, monkeypatch)
+
+        blocking = self.run("t", deferrable=False, data=ROWS)
+        deferred = self.run("t", deferrable=True, data=ROWS)
+
+        assert (type(blocking), str(blocking)) == (type(deferred), str(deferred))
+
+
+class TestKill:
+    def test_on_kill_before_execute_is_harmless(self) -> None:
+        TdsAppendOperator(task_id="it", table_id="t", data=ROWS).on_kill()
+
+    def test_after_on_kill_nothing_more_is_sent(self, service: Service, loaded: str, task: TaskRun) -> None:
+        def chunks() -> Any:
+            yield b"id,name\n"
+            append.on_kill()
+            yield b"3,c\n"
+
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=chunks, unknown_length="chunked")
+        with pytest.raises(errors.Stopped):
+            task.execute(append)
+
+        assert writes(service, loaded) == ["upload", "append"]
+        assert service.requests[-1].method != "PUT" or service.requests[-1].status != 200

@@ -1,0 +1,118 @@
+"""A real scheduler, triggerer, DAG processor and API server: what only they can show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stack import FAST_RECOVERY, Run, Stack
+
+from airflow_tds.local import Service
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+ROWS = 200_000
+#: Seconds: a killed upload's lease ends soon, yet later than a healthy upload takes.
+LIFETIME = 12.0
+EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 5, "lease_margin": 0}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    tables = ("deferred", "survives", "before", "within", "after")
+    with Service(tables=tables, upload_url_lifetime=LIFETIME) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def stack(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    host, port = service.url.removeprefix("http://").split(":")
+    connection = {"conn_type": "tds", "schema": "http", "host": host, "port": int(port), "password": service.token}
+    env = {"AIRFLOW_CONN_TDS_DEFAULT": json.dumps(connection | {"extra": EXTRA})}
+    home = tmp_path_factory.mktemp("airflow")
+    with Stack(Path(sys.executable), home, Path(__file__).parent / "dags", config=FAST_RECOVERY, env=env) as stack:
+        yield stack
+
+
+def jobs(service: Service, operation: str, table: str) -> int:
+    """How many writes were initiated on a table."""
+    return sum(r.operation == operation and f"/{table}/" in r.path for r in service.requests)
+
+
+def logs(stack: Stack, run: Run) -> str:
+    """What failed, for a failed test's text."""
+    return "\n".join(
+        f"--- {task_id} {task['state']}\n{run.task_log(task_id, task['try_number'])}"
+        for task_id, task in run.tasks().items()
+        if task["state"] != "success"
+    )
+
+
+@pytest.fixture(scope="module")
+def killed(stack: Stack) -> Run:
+    """A finished run whose three tasks each killed their process once."""
+    run = stack.trigger("killed")
+    state = run.wait(180)
+    assert state == "success", logs(stack, run)
+    return run
+
+
+def test_a_deferred_write_and_truncation_end_in_a_real_triggerer(stack: Stack, service: Service) -> None:
+    service.hold()
+    run = stack.trigger("deferred")
+    try:
+        run.wait_for_task("upload", "deferred")
+    finally:
+        service.release()
+
+    assert run.wait(60) == "success", logs(stack, run)
+    assert run.xcom("upload")["row_count"] == ROWS
+    assert run.xcom("truncate")["row_count"] == 0
+
+
+def test_the_history_of_a_job_is_in_its_tasks_log(stack: Stack, service: Service) -> None:
+    run = stack.trigger("survives")
+    assert run.wait(60) == "success", logs(stack, run)
+
+    log = run.task_log("append")
+    job_id = run.xcom("append")["job_id"]
+    assert f"append is job {job_id}" in log
+    assert f"job {job_id} COMPLETED" in log
+    assert service.token not in log
+    assert "Signature" not in log
+
+
+def test_a_task_outlives_its_triggerer(stack: Stack, service: Service) -> None:
+    before = jobs(service, "append", "survives")
+    service.hold()
+    run = stack.trigger("survives")
+    try:
+        run.wait_for_task("append", "deferred")
+        stack.kill("triggerer")
+        stack.launch("triggerer")
+    finally:
+        service.release()
+
+    assert run.wait(60) == "success", logs(stack, run)
+    assert jobs(service, "append", "survives") == before + 1
+
+
+@pytest.mark.parametrize("point", ["before", "within", "after"])
+def test_a_task_killed_around_its_put_writes_once(killed: Run, point: str) -> None:
+    assert killed.tasks()[point]["try_number"] == 2
+    assert killed.xcom(point)["row_count"] == ROWS
+
+
+@pytest.mark.parametrize("point", ["before", "within", "after"])
+def test_the_next_try_re_attaches_to_the_job(killed: Run, point: str) -> None:
+    first = killed.task_log(point, 1)
+    job_id = first.split("append is job ")[1].split()[0]
+
+    assert f"re-attached to job {job_id}" in killed.task_log(point, 2)
+
+
+def test_a_task_killed_after_its_put_starts_no_second_job(killed: Run, service: Service) -> None:
+    assert jobs(service, "append", "after") == 1

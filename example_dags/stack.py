@@ -23,13 +23,12 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from requirements.processes import Child, Process, pause, stop
+from processes import LOOPBACK, Child, Process, pause, stop, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-LOOPBACK = "127.0.0.1"
 ROLES: dict[str, tuple[str, ...]] = {
     "api-server": ("api-server", "--host", LOOPBACK, "--workers", "1"),
     "scheduler": ("scheduler", "--skip-serve-logs"),  # its log server would listen on all interfaces
@@ -56,33 +55,11 @@ FAST_RECOVERY = {  # a killed component is noticed within seconds instead of min
     "scheduler.task_instance_heartbeat_timeout": "10",
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "2",
 }
-_PROXIES = {f"{scheme}_proxy" for scheme in ("http", "https", "all", "no", "ftp")}
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class StackError(Exception):
     """Airflow did not do what was asked; the text says what, and where its log is."""
-
-
-def clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what would change our Python or our Airflow: the user's own settings for them, and proxies.
-
-    Args:
-        env: the user's environment.
-
-    Returns:
-        The environment for processes that talk over loopback only.
-    """
-    ours = {name: value for name, value in env.items() if not _is_foreign(name)}
-    return {**ours, "no_proxy": "*"}
-
-
-def _is_foreign(name: str) -> bool:
-    return (
-        name.startswith(("AIRFLOW", "_AIRFLOW", "PYTHON", "OPENLINEAGE"))
-        or name in {"VIRTUAL_ENV", "WEB_CONCURRENCY"}
-        or name.lower() in _PROXIES
-    )
 
 
 def free_port() -> int:
@@ -99,7 +76,7 @@ def variable(option: str) -> str:
 
 
 def airflow_environment(home: Path, dags: Path, port: int, config: Mapping[str, str]) -> dict[str, str]:
-    """Describe a private Airflow, to be merged into a clean environment.
+    """Describe a private Airflow, to be merged into `surroundings`.
 
     Args:
         home: its AIRFLOW_HOME: database, logs, configuration.
@@ -155,7 +132,7 @@ class Stack:
         self._children: dict[str, Child] = {}
         self._token = ""
         self.env = {
-            **clean_environment(os.environ),
+            **surroundings(os.environ, network=False),
             **airflow_environment(home, dags, self.port, config or {}),
             **(env or {}),
         }
@@ -246,7 +223,7 @@ class Stack:
         self._until(self._healthy, timeout, f"Airflow is not healthy, logs: {self.home}/*.log")
 
     def _healthy(self) -> bool:
-        self._assert_alive()
+        self.assert_alive()
         try:
             health: dict[str, dict[str, str | None]] = self.get("monitor/health")
         except (urllib.error.URLError, ConnectionError, TimeoutError):  # not listening yet
@@ -254,7 +231,12 @@ class Stack:
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
         return all(health[part]["status"] == "healthy" for part in parts)
 
-    def _assert_alive(self) -> None:
+    def assert_alive(self) -> None:
+        """Check that no component has ended.
+
+        Raises:
+            StackError: one has; the text holds the end of its log.
+        """
         for role, child in self._children.items():
             if (code := child.exit_code()) is not None:
                 raise StackError(f"Airflow's {role} ended with {code}, log: {child.log}\n{child.tail()}")

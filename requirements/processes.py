@@ -1,7 +1,8 @@
-"""Child processes that end with us.
+"""Child processes that end with us and know nothing of the user's settings for Python and Airflow.
 
-What lives here: starting a command in a session of its own, finding everything it started, its memory, ending it; and a
-way to be interrupted (Ctrl-C, SIGTERM, SIGHUP) only where we wait, so that no child is lost between two statements.
+What lives here: what of the user's surroundings a command gets; starting it in a session of its own, finding everything
+it started, its memory, ending it; and a way to be interrupted (Ctrl-C, SIGTERM, SIGHUP) only where we wait, so that no
+child is lost between two statements.
 What must not: what the commands are, and anything outside the standard library; it runs before anything is installed.
 Linux only (it reads /proc), as Airflow's own components are POSIX only.
 """
@@ -18,12 +19,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+LOOPBACK = "127.0.0.1"
+PROXIES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _received: list[int] = []
 
 
 class Interrupted(Exception):
     """The user, or whoever started us, wants us to stop."""
+
+
+def surroundings(env: Mapping[str, str], *, network: bool) -> dict[str, str]:
+    """Leave out what would change our Python or our Airflow: the user's own settings for them.
+
+    Args:
+        env: the user's environment.
+        network: whether the user's proxies are needed; loopback never goes through them.
+
+    Returns:
+        The environment for our processes.
+    """
+    ours = {name: value for name, value in env.items() if not _is_foreign(name)}
+    if not network:
+        return {**{name: value for name, value in ours.items() if name.lower() not in PROXIES}, "no_proxy": "*"}
+    direct = ",".join(filter(None, (ours.get("no_proxy") or ours.get("NO_PROXY"), LOOPBACK, "localhost")))
+    return {**ours, "no_proxy": direct, "NO_PROXY": direct}
+
+
+def _is_foreign(name: str) -> bool:
+    foreign = ("AIRFLOW", "_AIRFLOW", "PYTHON", "OPENLINEAGE", "VIRTUAL_ENV")
+    return name.startswith(foreign) or name == "WEB_CONCURRENCY"  # uvicorn reads that
 
 
 def stop_on_signals() -> None:
@@ -119,25 +144,27 @@ def _proportional_set_size(pid: int) -> int:
 
 
 class Child:
-    """A command that runs in a session of its own, its output in a file.
+    """A command that runs in a session of its own.
 
     Args:
         command: the program and its arguments.
         env: its whole environment.
-        log: the file its output is appended to.
+        log: the file its output is appended to; None: it writes where we write.
         cwd: where it runs; None: where we run.
     """
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], log: Path | None = None, cwd: Path | None = None
+    ) -> None:
         self.log = log
-        with log.open("ab") as output:
+        with contextlib.ExitStack() as stack:
             self._popen = subprocess.Popen(
                 command,
                 env=dict(env),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=stack.enter_context(log.open("ab")) if log else None,
+                stderr=subprocess.STDOUT if log else None,
                 start_new_session=True,  # a terminal's Ctrl-C reaches us alone, and we end it in order
             )
         self.pid = self._popen.pid
@@ -178,7 +205,9 @@ class Child:
         self._popen.wait()
 
     def tail(self, lines: int = 20) -> str:
-        """Return the last lines of its output."""
+        """Return the last lines of its log; none without one."""
+        if self.log is None:
+            return ""
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 

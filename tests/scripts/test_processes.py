@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from requirements.processes import Child, memory, stop
+from processes import Child, memory, stop, surroundings
 
 PYTHON = sys.executable
 SLEEP = "import time; time.sleep(60)"
@@ -73,6 +72,32 @@ def test_exit_code_does_not_reap(log: Path) -> None:
     assert child.exit_code() == 7
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AIRFLOW_HOME",
+        "AIRFLOW__CORE__EXECUTOR",
+        "AIRFLOW_CONN_TDS_DEFAULT",
+        "_AIRFLOW__AS_LIBRARY",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONDONTWRITEBYTECODE",
+        "VIRTUAL_ENV",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ],
+)
+def test_the_users_setting_does_not_reach_our_processes(name: str) -> None:
+    assert surroundings({name: "nonsense", "HOME": "/home/me"}, network=False) == {"HOME": "/home/me", "no_proxy": "*"}
+
+
+def test_loopback_goes_around_the_users_proxy() -> None:
+    env = surroundings({"https_proxy": "http://proxy:3128", "NO_PROXY": "intra"}, network=True)
+    direct = "intra,127.0.0.1,localhost"
+    assert env == {"https_proxy": "http://proxy:3128", "NO_PROXY": direct, "no_proxy": direct}
+
+
 def test_memory_counts_bytes_of_living_processes() -> None:
     assert 1 << 20 < memory([os.getpid(), 2**22 + 1]) < 1 << 33
 
@@ -87,11 +112,13 @@ def test_our_own_process_is_not_of_a_childs_family(log: Path) -> None:
 def test_a_signal_interrupts_the_next_pause_and_a_second_one_changes_nothing(number: int, root: Path) -> None:
     code = (
         "import os, sys\n"
-        "from requirements.processes import Interrupted, pause, stop_on_signals\n"
+        "from processes import Interrupted, pause, stop_on_signals\n"
         "stop_on_signals()\n"
         f"os.kill(os.getpid(), {number}); os.kill(os.getpid(), {number})\n"
         "try: pause(60)\n"
         "except Interrupted as error: print(error)\n"
     )
-    done = subprocess.run([PYTHON, "-c", code], cwd=root, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [PYTHON, "-c", code], cwd=root / "requirements", capture_output=True, text=True, timeout=30, check=True
+    )
     assert (done.stdout, done.stderr) == (f"{signal.Signals(number).name}\n", "\nStopping ...\n")

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from example_dags.stack import CONFIG, FAST_RECOVERY, Stack, airflow_environment, clean_environment, free_port, variable
+from stack import CONFIG, FAST_RECOVERY, Stack, airflow_environment, free_port, variable
 
 Living = Callable[[], set[int]]
 
@@ -33,26 +32,6 @@ with DAG("toy", schedule=None, params={"count": 1}) as dag:
 
     count() >> Wait(task_id="wait")
 """
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "AIRFLOW_HOME",
-        "AIRFLOW__CORE__EXECUTOR",
-        "AIRFLOW_CONN_TDS_DEFAULT",
-        "_AIRFLOW__AS_LIBRARY",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "PYTHONDONTWRITEBYTECODE",
-        "VIRTUAL_ENV",
-        "http_proxy",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-    ],
-)
-def test_the_users_setting_does_not_reach_airflow(name: str) -> None:
-    assert clean_environment({name: "nonsense", "HOME": "/home/me"}) == {"HOME": "/home/me", "no_proxy": "*"}
 
 
 def test_every_address_airflow_is_told_is_loopback(tmp_path: Path) -> None:

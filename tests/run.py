@@ -1,0 +1,115 @@
+"""Check and test this clone, in one command that makes its own environment.
+
+    python3 tests/run.py              check, then test
+    python3 tests/run.py check        lint, formatting, types
+    python3 tests/run.py format       rewrite the files in the project's format
+    python3 tests/run.py test         the tests, with branch coverage
+    python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
+
+What lives here: one command per intent, and what each consists of.
+What must not: settings of the tools (pyproject.toml). This file must parse on Python 3.8, to say there that another one
+is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "requirements"))
+
+import prerequisites  # noqa: E402  # found by the line above
+
+try:
+    prerequisites.check_python()
+except prerequisites.Missing as missing:
+    sys.exit(str(missing))
+
+import environment  # noqa: E402  # only now: they need the checked Python
+import processes  # noqa: E402  # only now: they need the checked Python
+
+STEPS = {
+    "check": (
+        ("-m", "ruff", "check"),
+        ("-m", "ruff", "format", "--check"),
+        ("-m", "mypy"),
+    ),
+    "format": (
+        ("-m", "ruff", "check", "--fix"),
+        ("-m", "ruff", "format"),
+    ),
+    "test": (
+        ("-m", "coverage", "run", "-m", "pytest"),
+        ("-m", "coverage", "combine", "--quiet"),
+        ("-m", "coverage", "report"),
+    ),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Make the environment and run the steps of the wanted intents.
+
+    Args:
+        arguments: of the command line, without the script's name.
+
+    Returns:
+        The exit code: 0 if every step passed, else 1; 130 if interrupted.
+    """
+    options, for_pytest = parse(arguments)
+    processes.stop_on_signals()
+    started = time.monotonic()
+    try:
+        prerequisites.check_tools()
+        prerequisites.check_writable(ROOT)
+        with environment.ensure(ROOT, ["local", "dev"]), tempfile.TemporaryDirectory() as scratch:
+            failed = [intent for intent in options.intents if not passes(intent, for_pytest, Path(scratch))]
+    except processes.Interrupted:
+        print("Stopped.")
+        return 130
+    except (prerequisites.Missing, environment.BuildError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    verdict = f"FAILED: {', '.join(failed)}" if failed else f"{' and '.join(options.intents)}: passed"
+    print(f"{verdict} ({time.monotonic() - started:.0f} s)", flush=True)
+    return 1 if failed else 0
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Read the command line; what follows `--` is for pytest."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(prog="python3 tests/run.py", description="Check and test this clone.")
+    parser.add_argument("intent", nargs="?", choices=tuple(STEPS), help="default: check, then test")
+    options = parser.parse_args(arguments[:cut])
+    options.intents = [options.intent] if options.intent else ["check", "test"]
+    return options, arguments[cut + 1 :]
+
+
+def passes(intent: str, for_pytest: list[str], scratch: Path) -> bool:
+    """Run the steps of an intent, all of them even if one fails, and say whether all passed."""
+    results = []
+    for step in STEPS[intent]:
+        print(f"--- {' '.join(step[1:])}", flush=True)
+        results.append(execute((*step, *for_pytest) if step[-1] == "pytest" else step, scratch))
+    return all(results)
+
+
+def execute(arguments: tuple[str, ...], scratch: Path) -> bool:
+    """Run one tool in the environment, and say whether it passed."""
+    env = environment.tool_environment(ROOT)
+    env["COVERAGE_FILE"] = str(scratch / "coverage")  # two runs at once do not mix
+    child = processes.Child((str(environment.interpreter(ROOT)), *arguments), env=env, cwd=ROOT)
+    try:
+        while (code := child.exit_code()) is None:
+            processes.pause(0.1)
+    finally:
+        processes.stop([child], signal.SIGINT, grace=30)
+    return code == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

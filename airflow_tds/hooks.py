@@ -133,6 +133,8 @@ def settings_of(conn: Connection, extra: Mapping[str, Any]) -> Settings:
 def _base_url(conn: Connection, base_path: str) -> str:
     """Put the address together; what is pasted into host fills the other fields, and must not contradict them."""
     host = (conn.host or "").strip()
+    if not host:
+        raise ValidationFailed(f"connection {conn.conn_id}: host is empty")
     fields = {"schema": conn.schema or "", "port": conn.port or "", "base_path": base_path.strip("/")}
     if "://" in host:
         pasted = urlsplit(host)

@@ -1,0 +1,157 @@
+"""A connection becomes settings: every field, its forms, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
+
+from airflow_tds.client.errors import Unauthorized, ValidationFailed
+from airflow_tds.hooks import TdsHook, settings_of
+from airflow_tds.local import Service
+
+
+def settings(extra: Any = None, **fields: Any) -> Any:
+    """Read a connection with these fields."""
+    return settings_of(Connection(conn_id="c", conn_type="tds", **fields), extra or {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra", "url"),
+    [
+        ({"host": "h"}, {}, "https://h"),
+        ({"host": "h", "schema": "http", "port": 80}, {}, "http://h:80"),
+        ({"host": "h"}, {"base_path": "/api/v1"}, "https://h/api/v1"),
+        ({"host": "h"}, {"base_path": "api/v1/"}, "https://h/api/v1"),
+        ({"host": "h"}, {"base_path": None}, "https://h"),
+        ({"host": " h "}, {}, "https://h"),
+        ({"host": "https://h:8443/api/v1"}, {}, "https://h:8443/api/v1"),
+        ({"host": "http://h"}, {"base_path": "x"}, "http://h/x"),
+        ({"host": "https://h:8443", "port": 8443, "schema": "https"}, {}, "https://h:8443"),
+        ({"host": "::1", "schema": "http", "port": 1}, {}, "http://[::1]:1"),
+    ],
+)
+def test_the_address_comes_from_the_fields(fields: dict[str, Any], extra: dict[str, Any], url: str) -> None:
+    assert settings(extra, **fields).base_url == url
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra", "text"),
+    [
+        ({}, {}, "host is empty"),
+        ({"host": "h", "schema": "ftp"}, {}, "schema is http or https, not 'ftp'"),
+        ({"host": "h/../x"}, {}, "is no host name"),
+        ({"host": "u@h"}, {}, "is no host name"),
+        ({"host": "https://"}, {}, "is no host name"),
+        ({"host": "https://h", "schema": "http"}, {}, "host says schema 'https', the field 'http'"),
+        ({"host": "https://h:1", "port": 2}, {}, "host says port 1, the field 2"),
+        ({"host": "https://h/a"}, {"base_path": "b"}, "host says base_path 'a', the field 'b'"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_the_right_form(
+    fields: dict[str, Any], extra: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValidationFailed, match=text):
+        settings(extra, **fields)
+
+
+@pytest.mark.parametrize("wire", [{"job_id": ["/job"]}, '{"job_id": ["/job"]}'])
+def test_the_wire_map_is_a_mapping_or_its_json(wire: Any) -> None:
+    assert settings({"wire": wire}, host="h").wire().job_id == ("/job",)
+
+
+@pytest.mark.parametrize("wire", ["[]", "no json", 7])
+def test_a_wire_map_of_another_kind_is_refused(wire: Any) -> None:
+    with pytest.raises(ValidationFailed, match="'wire' is a mapping"):
+        settings({"wire": wire}, host="h").wire()
+
+
+def test_an_unknown_name_in_the_wire_map_is_named() -> None:
+    with pytest.raises(ValidationFailed, match="trunkate"):
+        settings({"wire": {"trunkate": "POST /x"}}, host="h").wire()
+
+
+def test_an_unknown_extra_is_named_without_its_value(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        settings({"pasword": "secret"}, host="h")
+
+    assert "'pasword' is not known" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("value", [-1, "x", "nan", [1]])
+def test_a_number_of_seconds_is_checked(value: Any) -> None:
+    with pytest.raises(ValidationFailed, match="'transfer_timeout' is a number of seconds"):
+        _ = settings({"transfer_timeout": value}, host="h").transfer_timeout
+
+
+@pytest.mark.parametrize(("value", "atomic"), [(True, True), ("true", True), ("0", False), (None, False)])
+def test_a_flag_may_be_text(value: Any, atomic: bool) -> None:
+    assert settings({"failed_jobs_are_atomic": value}, host="h").policy().failed_jobs_are_atomic is atomic
+
+
+def test_a_flag_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValidationFailed, match="is true or false, not 'maybe'"):
+        settings({"failed_jobs_are_atomic": "maybe"}, host="h").policy()
+
+
+def test_settings_do_not_show_the_token() -> None:
+    assert "secret" not in repr(settings(host="h", password="secret"))
+
+
+def test_settings_that_say_the_same_have_one_fingerprint() -> None:
+    first, second, other = (settings(host="h", password=token) for token in ("a", "a", "b"))
+
+    assert first.fingerprint == second.fingerprint != other.fingerprint
+
+
+def test_the_hook_does_nothing_before_it_is_asked() -> None:
+    assert TdsHook("not_there").tds_conn_id == "not_there"
+
+
+def test_a_missing_connection_is_airflows_error() -> None:
+    with pytest.raises(AirflowNotFoundException):
+        TdsHook("not_there").get_conn()
+
+
+def test_the_hook_gives_a_client(service: Service, table: str) -> None:
+    with TdsHook().get_conn() as client:
+        assert client.info(table).row_count == 0
+
+
+def test_the_hook_gives_an_async_client(service: Service, table: str) -> None:
+    async def rows() -> int | None:
+        async with await TdsHook().async_client() as client:
+            return (await client.info(table)).row_count
+
+    assert asyncio.run(rows()) == 0
+
+
+def test_a_wrong_token_is_unauthorized(service: Service, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_WRONG", json.dumps({"conn_type": "tds", "host": service.url, "password": "not it"})
+    )
+
+    with TdsHook("wrong").get_conn() as client, pytest.raises(Unauthorized):
+        client.info(table)
+
+
+def test_the_uri_form_of_a_connection_works(service: Service, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = service.url.removeprefix("http://")
+    monkeypatch.setenv("AIRFLOW_CONN_URI", f"tds://:{service.token}@{host}/http?transfer_timeout=5")
+
+    with TdsHook("uri").get_conn() as client:
+        assert client.info(table).row_count == 0
+        assert client.transfer_timeout == 5
+
+
+def test_the_form_for_older_airflow_says_the_same() -> None:
+    from airflow_tds.provider_info import get_provider_info
+
+    form = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
+
+    assert TdsHook.get_ui_field_behaviour()["relabeling"] == form["relabeling"]

@@ -48,6 +48,7 @@ def run(store: Store, job: Job) -> None:
         _query(store, job)
     elif job.kind == "truncate":
         _commit(store, job, writes.truncate)
+        store.checkpoint()
     else:
         _write(store, job)
 

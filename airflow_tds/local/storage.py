@@ -14,7 +14,7 @@ from uuid import uuid4
 from xml.sax.saxutils import escape
 
 from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
 from airflow_tds.client.errors import Conflict
@@ -68,6 +68,8 @@ class Storage:
             return _xml(403, refused.code, str(refused))
         except Conflict as refused:
             return _xml(409, "OperationAborted", str(refused))
+        except ClientDisconnect:
+            return _xml(400, "IncompleteBody", "The body is shorter than announced.")
         return Response(headers={"ETag": f'"{digest}"'})
 
     async def get_result(self, request: Request) -> Response:

@@ -216,6 +216,11 @@ class Store:
             self._open.discard(cursor)
             cursor.close()
 
+    def checkpoint(self) -> None:
+        """Give freed blocks back for use; while others write it is not possible, and not urgent."""
+        with self.cursor() as cursor, suppress(duckdb.TransactionException):
+            cursor.execute("CHECKPOINT")
+
     def interrupt(self) -> None:
         """End the transactions under way; their jobs stay queued."""
         for cursor in list(self._open):
@@ -417,6 +422,8 @@ class Store:
     def _publish(self, job: Job, table: Table | None = None) -> None:
         if table is not None:
             self._measure(table)
+        if job.final:
+            (self.payloads / job.job_id).unlink(missing_ok=True)
         with self.changed:
             before = self._jobs.get(job.job_id)
             self._jobs[job.job_id] = job

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
+from caller import Caller
 
 
-def fails(caller: Any, table: str, data: bytes, data_format: str = "csv") -> str:
+def fails(caller: Caller, table: str, data: bytes, data_format: str = "csv") -> str:
     before = caller.info(table)
     job = caller.write("append", table, data, data_format)
     assert job["status"] == "FAILED"
@@ -19,7 +19,7 @@ def fails(caller: Any, table: str, data: bytes, data_format: str = "csv") -> str
 
 
 @pytest.fixture(scope="module")
-def typed(caller: Any) -> str:
+def typed(caller: Caller) -> str:
     """A table with a column of each type that text formats infer."""
     table: str = caller.create("typed")
     row = b"1,1.5,true,2024-01-05,2024-01-05 10:00:00,2024-01-05T10:00:00+02:00,99999999999999999999,x"
@@ -57,7 +57,7 @@ def one(column: str, value: str) -> bytes:
     ],
 )
 def test_a_value_that_its_column_cannot_hold_fails_the_job_by_name(
-    caller: Any, typed: str, column: str, value: str
+    caller: Caller, typed: str, column: str, value: str
 ) -> None:
     assert fails(caller, typed, one(column, value)).startswith(f"row 1, column {column!r}: {value!r} is no ")
 
@@ -76,19 +76,21 @@ def test_a_value_that_its_column_cannot_hold_fails_the_job_by_name(
         ("t", '"a,""b""\nc"', 'a,"b"\nc'),
     ],
 )
-def test_a_text_that_denotes_a_value_is_taken(caller: Any, typed: str, column: str, value: str, shown: object) -> None:
+def test_a_text_that_denotes_a_value_is_taken(
+    caller: Caller, typed: str, column: str, value: str, shown: object
+) -> None:
     assert caller.write("append", typed, one(column, value))["status"] == "COMPLETED"
     assert caller.rows(typed)[-1][column] == shown
 
 
-def test_types_of_a_first_load_come_from_the_whole_payload(caller: Any, table: str) -> None:
+def test_types_of_a_first_load_come_from_the_whole_payload(caller: Caller, table: str) -> None:
     rows = b"".join(b"%d\n" % n for n in range(50_000))
     caller.write("upload", table, b"n\n" + rows + b"x\n")
     assert caller.rows(table)[0] == {"n": "0"}
 
 
 @pytest.mark.parametrize("value", ["007", "01/02/2024", "yes", "0x1F", "1e999", "1_000"])
-def test_what_only_looks_like_another_type_is_text_in_a_first_load(caller: Any, value: str) -> None:
+def test_what_only_looks_like_another_type_is_text_in_a_first_load(caller: Caller, value: str) -> None:
     table = caller.create(f"looks-{value.replace('/', '-')}")
     caller.write("upload", table, f"v\n{value}\n".encode())
     assert caller.rows(table) == [{"v": value}]
@@ -109,11 +111,11 @@ def test_what_only_looks_like_another_type_is_text_in_a_first_load(caller: Any, 
         (b"a,b\n1," + b"x" * (17 << 20) + b"\n", "longer than 16 MiB"),
     ],
 )
-def test_a_csv_that_is_none_fails_and_says_why(caller: Any, table: str, data: bytes, error: str) -> None:
+def test_a_csv_that_is_none_fails_and_says_why(caller: Caller, table: str, data: bytes, error: str) -> None:
     assert error in fails(caller, table, data)
 
 
-def test_an_error_names_at_most_ten_rows_and_cuts_long_values(caller: Any, typed: str) -> None:
+def test_an_error_names_at_most_ten_rows_and_cuts_long_values(caller: Caller, typed: str) -> None:
     bad = b"x" * 500
     error = fails(caller, typed, b"i,d,b,day,at,zoned,big,t\n" + b"\n".join([bad + b",,,,,,,"] * 30) + b"\n")
     assert error.count("row ") == 10
@@ -121,23 +123,23 @@ def test_an_error_names_at_most_ten_rows_and_cuts_long_values(caller: Any, typed
     assert "x" * 81 not in error
 
 
-def test_a_line_that_looks_like_a_comment_is_a_row(caller: Any, table: str) -> None:
+def test_a_line_that_looks_like_a_comment_is_a_row(caller: Caller, table: str) -> None:
     caller.write("upload", table, b"a,b\n#1,2\n")
     assert caller.rows(table) == [{"a": "#1", "b": 2}]
 
 
-def test_a_byte_order_mark_and_crlf_are_no_data(caller: Any, table: str) -> None:
+def test_a_byte_order_mark_and_crlf_are_no_data(caller: Caller, table: str) -> None:
     caller.write("upload", table, b"\xef\xbb\xbfa,b\r\n1,x\r\n")
     assert caller.rows(table) == [{"a": 1, "b": "x"}]
 
 
-def test_a_header_alone_makes_an_empty_table_with_columns(caller: Any, table: str) -> None:
+def test_a_header_alone_makes_an_empty_table_with_columns(caller: Caller, table: str) -> None:
     assert caller.write("upload", table, b"a,b\n")["status"] == "COMPLETED"
     assert "the table has a, b" in fails(caller, table, b"a\n1\n")
 
 
 @pytest.mark.parametrize("data_format", ["json", "ndjson"])
-def test_json_rows_are_loaded_with_their_types(caller: Any, data_format: str) -> None:
+def test_json_rows_are_loaded_with_their_types(caller: Caller, data_format: str) -> None:
     table = caller.create(f"rows-{data_format}")
     rows = ['{"i":1,"d":1.5,"b":true,"t":"5","n":null,"j":[1]}', '{"t":"y","late":2}']
     data = f"[{','.join(rows)}]" if data_format == "json" else "\n".join(rows)
@@ -166,7 +168,7 @@ def test_json_rows_are_loaded_with_their_types(caller: Any, data_format: str) ->
         ('[{"i":NaN}]', "'NaN' is no BIGINT"),
     ],
 )
-def test_json_that_does_not_fit_fails_and_says_where(caller: Any, data: str, error: str) -> None:
+def test_json_that_does_not_fit_fails_and_says_where(caller: Caller, data: str, error: str) -> None:
     table = caller.create("strict-json")
     if caller.info(table)["snapshot_id"] is None:
         caller.write("upload", table, b'[{"i":1,"t":"x"}]', "json")
@@ -179,7 +181,7 @@ def parquet(tmp_path: Path, select: str) -> bytes:
     return path.read_bytes()
 
 
-def test_parquet_keeps_its_types_and_widens_without_loss(caller: Any, table: str, tmp_path: Path) -> None:
+def test_parquet_keeps_its_types_and_widens_without_loss(caller: Caller, table: str, tmp_path: Path) -> None:
     first = parquet(tmp_path, "SELECT 1::BIGINT AS a, 1.5::DOUBLE AS b, [1, 2] AS l")
     second = parquet(tmp_path, "SELECT [3] AS l, 0.5::FLOAT AS b, 2::SMALLINT AS a")
     assert caller.write("upload", table, first, "parquet")["status"] == "COMPLETED"
@@ -188,21 +190,21 @@ def test_parquet_keeps_its_types_and_widens_without_loss(caller: Any, table: str
 
 
 @pytest.mark.parametrize("select", ["SELECT 1.5::DOUBLE AS a", "SELECT DATE '2024-01-01' AS a", "SELECT 'x' AS a"])
-def test_parquet_of_another_type_fails_by_name(caller: Any, tmp_path: Path, select: str) -> None:
+def test_parquet_of_another_type_fails_by_name(caller: Caller, tmp_path: Path, select: str) -> None:
     table = caller.create("strict-parquet")
     if caller.info(table)["snapshot_id"] is None:
         caller.write("upload", table, parquet(tmp_path, "SELECT 1::BIGINT AS a"), "parquet")
     assert "column 'a' is " in fails(caller, table, parquet(tmp_path, select), "parquet")
 
 
-def test_a_damaged_parquet_file_fails(caller: Any, table: str) -> None:
+def test_a_damaged_parquet_file_fails(caller: Caller, table: str) -> None:
     assert "cannot be read as parquet" in fails(caller, table, b"PAR1 and no more", "parquet")
 
 
 HOSTILE = ['a"b', "x'; DROP TABLE t; --", "new\nline", "$1", "?", "rowid", "👍", "select", "n" * 5000, "{}", "\\"]
 
 
-def test_hostile_column_names_and_values_are_data(caller: Any, table: str) -> None:
+def test_hostile_column_names_and_values_are_data(caller: Caller, table: str) -> None:
     quoted = ",".join('"' + name.replace('"', '""') + '"' for name in HOSTILE)
     assert caller.write("upload", table, f"{quoted}\n{quoted}\n".encode())["status"] == "COMPLETED"
     assert caller.write("append", table, f"{quoted}\n{quoted}\n".encode())["status"] == "COMPLETED"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from caller import Caller
 
 from airflow_tds.local import Service
 
 TWO = b"id,name\n1,one\n2,two\n"
 
 
-def test_a_table_without_data_has_no_rows_and_no_snapshot(caller: Any, table: str) -> None:
+def test_a_table_without_data_has_no_rows_and_no_snapshot(caller: Caller, table: str) -> None:
     info = caller.info(table)
     assert (info["row_count"], info["total_size_bytes"], info["data_files"]) == (0, 0, [])
     assert (info["snapshot_id"], info["last_updated"]) == (None, None)
 
 
-def test_an_upload_is_the_initial_load(caller: Any, table: str) -> None:
+def test_an_upload_is_the_initial_load(caller: Caller, table: str) -> None:
     job = caller.write("upload", table, TWO)
     info = caller.info(table)
     assert job["status"] == "COMPLETED"
@@ -26,18 +25,18 @@ def test_an_upload_is_the_initial_load(caller: Any, table: str) -> None:
     assert caller.rows(table) == [{"id": 1, "name": "one"}, {"id": 2, "name": "two"}]
 
 
-def test_a_second_upload_is_a_conflict(caller: Any, table: str) -> None:
+def test_a_second_upload_is_a_conflict(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     assert caller.initiate("upload", table).status_code == 409
 
 
-def test_an_upload_after_truncate_is_a_conflict(caller: Any, table: str) -> None:
+def test_an_upload_after_truncate_is_a_conflict(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     caller.truncate(table)
     assert caller.initiate("upload", table).status_code == 409
 
 
-def test_of_two_uploads_at_once_the_first_to_arrive_is_applied(caller: Any, table: str) -> None:
+def test_of_two_uploads_at_once_the_first_to_arrive_is_applied(caller: Caller, table: str) -> None:
     first, second = (caller.initiate("upload", table).json() for _ in range(2))
     caller.put(second["upload_url"], TWO)
     caller.put(first["upload_url"], b"id,name\n9,nine\n")
@@ -48,25 +47,25 @@ def test_of_two_uploads_at_once_the_first_to_arrive_is_applied(caller: Any, tabl
     assert caller.info(table)["row_count"] == 2
 
 
-def test_an_append_adds_rows_without_deduplication(caller: Any, table: str) -> None:
+def test_an_append_adds_rows_without_deduplication(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     caller.write("append", table, TWO, update_mode="append")
     assert [row["id"] for row in caller.rows(table)] == [1, 2, 1, 2]
 
 
-def test_an_append_to_a_table_without_data_loads_it(caller: Any, table: str) -> None:
+def test_an_append_to_a_table_without_data_loads_it(caller: Caller, table: str) -> None:
     assert caller.write("append", table, TWO)["status"] == "COMPLETED"
     assert caller.info(table)["row_count"] == 2
     assert caller.initiate("upload", table).status_code == 409
 
 
-def test_columns_are_matched_by_name_in_any_order(caller: Any, table: str) -> None:
+def test_columns_are_matched_by_name_in_any_order(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     caller.write("append", table, b"name,id\nthree,3\n")
     assert caller.rows(table)[2] == {"id": 3, "name": "three"}
 
 
-def test_an_upsert_updates_matching_rows_and_inserts_the_others(caller: Any, table: str) -> None:
+def test_an_upsert_updates_matching_rows_and_inserts_the_others(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     caller.write("upsert", table, b"id,name\n2,deux\n3,trois\n", key_columns="id")
     found = sorted(caller.rows(table), key=lambda row: row["id"])
@@ -74,14 +73,14 @@ def test_an_upsert_updates_matching_rows_and_inserts_the_others(caller: Any, tab
     assert caller.info(table)["row_count"] == 3
 
 
-def test_an_upsert_matches_on_all_keys_and_null_matches_null(caller: Any, table: str) -> None:
+def test_an_upsert_matches_on_all_keys_and_null_matches_null(caller: Caller, table: str) -> None:
     caller.write("upload", table, b"a,b,v\n1,,old\n1,x,old\n2,x,old\n")
     caller.write("upsert", table, b"a,b,v\n1,,new\n2,y,new\n", key_columns=["a", "b"])
     found = {(row["a"], row["b"]): row["v"] for row in caller.rows(table)}
     assert found == {(1, None): "new", (1, "x"): "old", (2, "x"): "old", (2, "y"): "new"}
 
 
-def test_an_upsert_updates_every_row_that_has_the_key(caller: Any, table: str) -> None:
+def test_an_upsert_updates_every_row_that_has_the_key(caller: Caller, table: str) -> None:
     caller.write("upload", table, b"id,v\n1,a\n1,b\n2,c\n")
     job = caller.write("upsert", table, b"id,v\n1,new\n3,new\n", key_columns="id")
     found = sorted((row["id"], row["v"]) for row in caller.rows(table))
@@ -91,7 +90,7 @@ def test_an_upsert_updates_every_row_that_has_the_key(caller: Any, table: str) -
 
 
 @pytest.mark.parametrize("loaded", [True, False])
-def test_an_upsert_that_gives_a_key_twice_fails_and_changes_nothing(caller: Any, loaded: bool) -> None:
+def test_an_upsert_that_gives_a_key_twice_fails_and_changes_nothing(caller: Caller, loaded: bool) -> None:
     table = caller.create(f"twice-{loaded}")
     if loaded:
         caller.write("upload", table, TWO)
@@ -103,14 +102,14 @@ def test_an_upsert_that_gives_a_key_twice_fails_and_changes_nothing(caller: Any,
 
 
 @pytest.mark.parametrize("keys", [[], ["nope"], ["id", "id"], None])
-def test_keys_that_are_no_columns_are_refused(caller: Any, keys: list[str] | None) -> None:
+def test_keys_that_are_no_columns_are_refused(caller: Caller, keys: list[str] | None) -> None:
     table = caller.create("refused-keys")
     if not caller.info(table)["row_count"]:
         caller.write("upload", table, TWO)
     assert caller.initiate("upsert", table, key_columns=keys).status_code == 422
 
 
-def test_truncate_removes_the_rows_and_keeps_the_columns(caller: Any, table: str) -> None:
+def test_truncate_removes_the_rows_and_keeps_the_columns(caller: Caller, table: str) -> None:
     caller.write("upload", table, TWO)
     before = caller.info(table)["snapshot_id"]
     caller.truncate(table)
@@ -121,13 +120,13 @@ def test_truncate_removes_the_rows_and_keeps_the_columns(caller: Any, table: str
     assert caller.write("append", table, TWO)["status"] == "COMPLETED"
 
 
-def test_truncate_of_a_table_without_data_leaves_it_without_a_snapshot(caller: Any, table: str) -> None:
+def test_truncate_of_a_table_without_data_leaves_it_without_a_snapshot(caller: Caller, table: str) -> None:
     caller.truncate(table)
     caller.write("upload", table, TWO)
     assert caller.info(table)["row_count"] == 2
 
 
-def test_a_write_is_applied_once_however_often_its_data_is_sent(caller: Any, table: str) -> None:
+def test_a_write_is_applied_once_however_often_its_data_is_sent(caller: Caller, table: str) -> None:
     begun = caller.initiate("append", table).json()
     replies = [caller.put(begun["upload_url"], TWO).status_code for _ in range(3)]
     caller.settled(begun["job_id"])
@@ -136,7 +135,7 @@ def test_a_write_is_applied_once_however_often_its_data_is_sent(caller: Any, tab
     assert caller.info(table)["row_count"] == 2
 
 
-def test_a_job_never_changes_its_data(caller: Any, table: str) -> None:
+def test_a_job_never_changes_its_data(caller: Caller, table: str) -> None:
     begun = caller.initiate("append", table).json()
     caller.put(begun["upload_url"], TWO)
     assert caller.put(begun["upload_url"], b"id,name\n5,five\n").status_code == 409
@@ -144,7 +143,7 @@ def test_a_job_never_changes_its_data(caller: Any, table: str) -> None:
     assert caller.info(table)["row_count"] == 2
 
 
-def test_a_job_awaits_its_data_then_queues_then_completes(service: Service, caller: Any, table: str) -> None:
+def test_a_job_awaits_its_data_then_queues_then_completes(service: Service, caller: Caller, table: str) -> None:
     begun = caller.initiate("append", table).json()
     assert caller.job(begun["job_id"])["status"] == "AWAITING"
     service.hold()
@@ -159,7 +158,9 @@ def test_a_job_awaits_its_data_then_queues_then_completes(service: Service, call
     assert record["created_at"] <= record["finished_at"]
 
 
-def test_jobs_are_applied_in_the_order_in_which_their_data_arrived(service: Service, caller: Any, table: str) -> None:
+def test_jobs_are_applied_in_the_order_in_which_their_data_arrived(
+    service: Service, caller: Caller, table: str
+) -> None:
     early, late = (caller.initiate("append", table).json() for _ in range(2))
     service.hold()
     try:

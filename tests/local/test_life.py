@@ -1,0 +1,179 @@
+"""Start, stop, restart, and kill -9: nothing acknowledged is lost, nothing is applied twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import pytest
+from caller import Caller
+
+from airflow_tds.local import Service
+
+ROWS = b"a\n1\n2\n"
+
+
+class Process:
+    """The service as a command, on a data directory that outlives it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.ready = folder / "ready.json"
+        self.ready.unlink(missing_ok=True)
+        self.command = [sys.executable, "-m", "airflow_tds.local", "--data-dir", str(folder / "data")]
+        self.command += ["--ready-file", str(self.ready), *options]
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        while not self.ready.exists():
+            assert self.process.poll() is None, self.line
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    @property
+    def told(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.ready.read_text())
+        return document
+
+    def caller(self) -> Caller:
+        return Caller(self.told["url"], self.told["token"])
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Service]:
+    """A service on a directory that stays."""
+    running = Service(tmp_path / "data", ["t"], token="token")
+    running.start()
+    yield running
+    running.stop()
+
+
+def test_a_restart_keeps_tables_jobs_and_links(kept: Service) -> None:
+    caller = Caller(kept.url, kept.token)
+    job = caller.write("upload", "t", ROWS)
+    info = caller.info("t")
+    begun = caller.initiate("append", "t").json()
+    kept.stop()
+    kept.start()
+    assert caller.info("t") == info
+    assert caller.job(job["job_id"]) == job
+    assert caller.put(begun["upload_url"], ROWS).status_code == 200
+    assert caller.settled(begun["job_id"])["status"] == "COMPLETED"
+    assert caller.info("t")["row_count"] == 4
+    caller.close()
+
+
+def test_queued_jobs_go_on_after_a_restart_in_their_order(kept: Service) -> None:
+    caller = Caller(kept.url, kept.token)
+    kept.hold()
+    jobs = [caller.submit("append", "t", b"a\n%d\n" % number) for number in range(3)]
+    query = caller.submit("append", "t", b"a\nnone\n")
+    kept.stop()
+    kept.start()
+    assert [caller.settled(job)["status"] for job in jobs] == ["COMPLETED"] * 3
+    assert caller.settled(query)["status"] == "FAILED"
+    assert [row["a"] for row in caller.rows("t")] == [0, 1, 2]
+    caller.close()
+
+
+def test_files_that_no_job_needs_are_removed(kept: Service, tmp_path: Path) -> None:
+    caller = Caller(kept.url, kept.token)
+    caller.write("upload", "t", ROWS)
+    assert list((tmp_path / "data" / "payloads").iterdir()) == []
+    kept.stop()
+    for name in ("payloads/left.part", "results/left.part", "tmp/left"):
+        (tmp_path / "data" / name).write_bytes(b"x")
+    kept.start()
+    left = [path.name for name in ("payloads", "results", "tmp") for path in (tmp_path / "data" / name).iterdir()]
+    assert left == []
+    caller.close()
+
+
+def test_the_signing_key_is_private(kept: Service, tmp_path: Path) -> None:
+    assert stat.S_IMODE((tmp_path / "data" / "signing.key").stat().st_mode) == 0o600
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with Process(tmp_path, "--table", "t") as command:
+            caller = command.caller()
+            assert caller.info("t")["row_count"] == 0
+            assert command.told["url"] in command.line
+            assert command.told["token"] in command.line
+            assert stat.S_IMODE(command.ready.stat().st_mode) == 0o600
+            command.process.send_signal(number)
+            assert command.process.wait() == 0
+            assert command.process.stdout is not None
+            assert command.process.stdout.read() == ""
+            caller.close()
+
+
+def test_a_second_service_on_the_directory_says_so_in_one_sentence(tmp_path: Path) -> None:
+    with Process(tmp_path) as command:
+        second = subprocess.run(command.command, capture_output=True, text=True, check=False)
+    assert (second.returncode, second.stdout) == (1, "")
+    assert second.stderr.count("\n") == 1
+    assert "another process serves" in second.stderr
+
+
+def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = Process(tmp_path, "--port", port).command
+        failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1
+
+
+def test_no_kill_loses_an_acknowledged_job_or_applies_one_twice(tmp_path: Path) -> None:
+    acknowledged: dict[str, int] = {}
+    chance = random.Random(7)  # noqa: S311  # a reproducible choice, no secret
+    for life in range(10):
+        with Process(tmp_path, "--token", "token", "--table", "t") as command:
+            caller = command.caller()
+            settle_all(caller, acknowledged)
+            submit_and_kill(command, caller, acknowledged, first=life * 100, calls=chance.randrange(2, 40))
+            caller.close()
+    with Process(tmp_path, "--token", "token") as command:
+        caller = command.caller()
+        settle_all(caller, acknowledged)
+        found = sorted(row["a"] for row in caller.rows("t"))
+        caller.close()
+    assert len(acknowledged) > 30
+    assert len(found) == len(set(found)), "a job was applied twice"
+    assert set(acknowledged.values()) <= set(found), "an acknowledged job was lost"
+
+
+def settle_all(caller: Caller, acknowledged: dict[str, int]) -> None:
+    """After a kill, every job whose data was acknowledged comes to its end."""
+    assert {caller.settled(job_id)["status"] for job_id in acknowledged} <= {"COMPLETED"}
+
+
+def submit_and_kill(command: Process, caller: Caller, acknowledged: dict[str, int], *, first: int, calls: int) -> None:
+    """Append one row per job, and kill the service at its n-th request, while it works on those before."""
+    for number in range(first, first + calls // 2):
+        begun = caller.initiate("append", "t").json()
+        assert caller.put(begun["upload_url"], b"a\n%d\n" % number).status_code == 200
+        acknowledged[begun["job_id"]] = number
+    begun = caller.initiate("append", "t").json()
+    if calls % 2:
+        command.process.kill()
+    with suppress(httpx.TransportError):  # this one's fate is open: it may be applied, or not
+        caller.put(begun["upload_url"], b"a\n%d\n" % (first + 99))
+    command.process.kill()

@@ -81,9 +81,13 @@ class Example:
         self.python = environment.interpreter(ROOT)
         self.children: list[processes.Child] = []
         self.airflow: stack.Stack | None = None
+        self._starts: dict[str, str] = {}  # of tasks under dag.test()
 
-    def start_service(self) -> dict[str, str]:
+    def start_service(self, job_delay: float) -> dict[str, str]:
         """Start the embedded service with the tables, and wait until it serves.
+
+        Args:
+            job_delay: seconds from a job's data to its start, as in a busy service.
 
         Returns:
             Its url and token.
@@ -98,7 +102,7 @@ class Example:
             "--port": "0",
             "--data-dir": str(self.scratch / "service"),
             "--upload-url-lifetime": "60",  # s: a killed upload is known to be dead after that
-            "--job-delay": "1",  # s: a job takes a while, as in a real service
+            "--job-delay": str(job_delay),
             "--ready-file": str(ready),
         }
         tables = [text for table in flight_data.ROWS for text in ("--table", table)]
@@ -195,21 +199,25 @@ class Example:
         result = self.scratch / "fast.json"
         script, dag = ROOT / "example_dags" / "fast.py", self.scratch / "dags" / DAG_FILE.name
         child = self._child("fast", str(script), str(dag), json.dumps(self.conf), str(result), env=airflow.env)
-        log_file = self.scratch / "fast.log"
-        with log_file.open(encoding="utf-8", errors="replace") as log:
+        with child.open_log() as log:
             while child.exit_code() is None:
                 self._relay(log.read())
                 self.measure([])
                 processes.pause(0.3)
             self._relay(log.read())
+        tasks = json.loads(result.read_text(encoding="utf-8")) if result.exists() else []
         if child.exit_code() != 0:
-            raise RunError(f"The run failed. The end of its log:\n{child.tail(40)}\nIts log: {log_file}")
-        return {task["task_id"]: task for task in json.loads(result.read_text(encoding="utf-8"))}
+            failed = [task["task_id"] for task in tasks if task["state"] == "failed"]
+            what = f"Task {' and '.join(failed)} failed" if failed else "The run failed"
+            raise RunError(f"{what}. The end of its log:\n{child.tail(25)}\nIts log: {child.log}")
+        # Airflow's own start is that of a task's last part; ours is that of its first, before it deferred.
+        return {task["task_id"]: {**task, "start_date": self._starts[task["task_id"]]} for task in tasks}
 
     def _relay(self, told: str) -> None:
-        """Show the states that `dag.test()` writes to its log."""
-        for step, name in re.findall(r"\[DAG TEST\] (starting|end) task[^\n]*?task_id=(\w+)", told):
-            self.show.state(name, "running" if step == "starting" else "ended")
+        """Show what `dag.test()` writes to its log when a task starts, or goes on after it deferred."""
+        for when, name in re.findall(r"(\S+) \[[^\n]*\[DAG TEST\] starting task_id=(\w+)", told):
+            self.show.state(name, "resumed" if name in self._starts else "running")
+            self._starts.setdefault(name, when)
 
     def look_at_result(self) -> tuple[int, int, list[list[Any]]]:
         """Read the joined file.

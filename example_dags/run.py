@@ -118,7 +118,7 @@ def play(options: argparse.Namespace, data: Path, show: report.Show) -> None:
 
 def perform(options: argparse.Namespace, example: Example) -> None:
     """Start everything, run the DAG, tell what it did; with --keep stay, even if it failed."""
-    service = example.start_service()
+    service = example.start_service(job_delay=0 if options.fast else 1)  # dag.test() waits for one task after the other
     airflow = example.prepare_airflow(service)
     try:
         tasks = example.run_fast(airflow) if options.fast else example.run(airflow)

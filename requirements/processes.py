@@ -9,6 +9,7 @@ Linux only (it reads /proc), as Airflow's own components are POSIX only.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import signal
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 LOOPBACK = "127.0.0.1"
 PROXIES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
@@ -204,11 +206,20 @@ class Child:
             time.sleep(0.02)  # noqa: TID251  # not `pause`: stopping is not interrupted
         self._popen.wait()
 
-    def tail(self, lines: int = 20) -> str:
-        """Return the last lines of its log; none without one."""
+    def open_log(self) -> IO[str]:
+        """Open its log for reading.
+
+        Raises:
+            ValueError: it has none.
+        """
         if self.log is None:
-            return ""
-        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+            raise ValueError("this child writes where we write")
+        return self.log.open(encoding="utf-8", errors="replace")
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines of its log."""
+        with self.open_log() as log:
+            return "".join(collections.deque(log, lines)).rstrip()
 
 
 def stop(children: Sequence[Child], number: int = signal.SIGTERM, grace: float = 15.0) -> None:

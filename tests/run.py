@@ -5,6 +5,7 @@
     python3 tests/run.py format       rewrite the files in the project's format
     python3 tests/run.py test         the tests, with branch coverage
     python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
+    python3 tests/run.py bench        the benchmarks
 
 What lives here: one command per intent, and what each consists of.
 What must not: settings of the tools (pyproject.toml). This file must parse on Python 3.8, to say there that another one
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "requirements"))
@@ -44,10 +46,11 @@ STEPS = {
         ("-m", "ruff", "format"),
     ),
     "test": (
-        ("-m", "coverage", "run", "-m", "pytest"),
+        ("-m", "coverage", "run", "-m", "pytest", "--junit-xml={scratch}/junit.xml", "{pytest}"),
         ("-m", "coverage", "combine", "--quiet"),
         ("-m", "coverage", "report"),
     ),
+    "bench": tuple((str(script),) for script in sorted((ROOT / "tests" / "benchmarks").glob("*.py"))),
 }
 
 
@@ -68,6 +71,7 @@ def main(arguments: list[str]) -> int:
         prerequisites.check_writable(ROOT)
         with environment.ensure(ROOT, ["local", "dev"]), tempfile.TemporaryDirectory() as scratch:
             failed = [intent for intent in options.intents if not passes(intent, for_pytest, Path(scratch))]
+            tests = counted(Path(scratch))
     except processes.Interrupted:
         print("Stopped.")
         return 130
@@ -75,7 +79,7 @@ def main(arguments: list[str]) -> int:
         print(f"\n{error}", file=sys.stderr)
         return 1
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"{' and '.join(options.intents)}: passed"
-    print(f"{verdict} ({time.monotonic() - started:.0f} s)", flush=True)
+    print(f"{verdict}{tests} ({time.monotonic() - started:.0f} s)", flush=True)
     return 1 if failed else 0
 
 
@@ -91,15 +95,28 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def passes(intent: str, for_pytest: list[str], scratch: Path) -> bool:
     """Run the steps of an intent, all of them even if one fails, and say whether all passed."""
-    results = []
-    for step in STEPS[intent]:
-        print(f"--- {' '.join(step[1:])}", flush=True)
-        results.append(execute((*step, *for_pytest) if step[-1] == "pytest" else step, scratch))
+    results = [execute(fill(step, for_pytest, scratch), scratch) for step in STEPS[intent]]
     return all(results)
 
 
-def execute(arguments: tuple[str, ...], scratch: Path) -> bool:
+def fill(step: tuple[str, ...], for_pytest: list[str], scratch: Path) -> list[str]:
+    """Put the run's own values into a step."""
+    filled = [argument.replace("{scratch}", str(scratch)) for argument in step if argument != "{pytest}"]
+    return filled + for_pytest if "{pytest}" in step else filled
+
+
+def counted(scratch: Path) -> str:
+    """Say how many tests ran, as pytest said before the coverage report; empty: none."""
+    report = scratch / "junit.xml"
+    if not report.exists():
+        return ""
+    suite = next(ET.parse(report).iter("testsuite"))  # noqa: S314  # pytest wrote it just now
+    return "; " + ", ".join(f"{suite.get(name)} {name}" for name in ("tests", "failures", "errors", "skipped"))
+
+
+def execute(arguments: list[str], scratch: Path) -> bool:
     """Run one tool in the environment, and say whether it passed."""
+    print(f"--- {' '.join(arguments)}", flush=True)
     env = environment.tool_environment(ROOT)
     env["COVERAGE_FILE"] = str(scratch / "coverage")  # two runs at once do not mix
     child = processes.Child((str(environment.interpreter(ROOT)), *arguments), env=env, cwd=ROOT)

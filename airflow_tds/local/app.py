@@ -7,6 +7,7 @@ No SQL on the event loop: what commits or compiles runs in a thread, what memory
 from __future__ import annotations
 
 import hmac
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
+import duckdb
 from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
@@ -34,6 +36,8 @@ from airflow_tds.local.store import Job, Kind, Store
 from airflow_tds.local.writes import check_keys
 
 __all__ = ["RequestRecord", "Settings", "build_app"]
+
+log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _M = TypeVar("_M", bound=BaseModel)
@@ -100,16 +104,16 @@ class _TableBody(BaseModel):
     table_id: str
 
 
-def build_app(store: Store, storage: Storage, settings: Settings, log: deque[RequestRecord]) -> ASGIApp:
+def build_app(store: Store, storage: Storage, settings: Settings, requests: deque[RequestRecord]) -> ASGIApp:
     """Give the ASGI application.
 
     Args:
         store: What it serves.
         storage: The object store behind presigned URLs.
         settings: See there.
-        log: Where it notes each request.
+        requests: Where it notes each request.
     """
-    api = _Api(store, storage, settings, log)
+    api = _Api(store, storage, settings, requests)
     wire, base = settings.wire, settings.base_path
     operations: dict[str, Endpoint] = {
         "info": api.info,
@@ -132,7 +136,7 @@ def build_app(store: Store, storage: Storage, settings: Settings, log: deque[Req
         _route("get_result", "GET", PATHS["get_result"], storage.get_result),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
-    return _Recorder(app, log)
+    return _Recorder(app, requests)
 
 
 def _route(name: str, method: str, path: str, endpoint: Endpoint) -> Route:
@@ -146,11 +150,11 @@ def _route(name: str, method: str, path: str, endpoint: Endpoint) -> Route:
 class _Api:
     """The endpoints. Each raises what client.errors knows, and `guarded` gives it its status."""
 
-    def __init__(self, store: Store, storage: Storage, settings: Settings, log: Sequence[RequestRecord]) -> None:
+    def __init__(self, store: Store, storage: Storage, settings: Settings, requests: Sequence[RequestRecord]) -> None:
         self._store = store
         self._storage = storage
         self._settings = settings
-        self._log = log
+        self._requests = requests
         self._limiter = CapacityLimiter(_THREADS)
 
     def guarded(self, endpoint: Endpoint) -> Endpoint:
@@ -162,6 +166,8 @@ class _Api:
                 return await endpoint(request)
             except errors.Refused as refused:
                 return self._refusal(refused)
+            except duckdb.Error as failure:
+                return _unavailable(failure)
 
         return call
 
@@ -215,7 +221,7 @@ class _Api:
         return JSONResponse({"table_id": table.table_id}, 201)
 
     async def list_requests(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
-        return JSONResponse([asdict(record) for record in self._log])
+        return JSONResponse([asdict(record) for record in self._requests])
 
     # ---- inside
 
@@ -274,9 +280,9 @@ class _Api:
 class _Recorder:
     """Notes each request, and routes by the path as it was sent: an id's `%2F` is no separator."""
 
-    def __init__(self, app: ASGIApp, log: deque[RequestRecord]) -> None:
+    def __init__(self, app: ASGIApp, requests: deque[RequestRecord]) -> None:
         self._app = app
-        self._log = log
+        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -296,13 +302,19 @@ class _Recorder:
         if "authorization" in headers:
             headers["authorization"] = headers["authorization"].partition(" ")[0] + " ***"
         operation = scope.get("operation", "")
-        self._log.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
+        self._requests.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
 
 
 async def _no_route(request: Request, refused: Exception) -> Response:
     if not isinstance(refused, HTTPException):
         raise refused
     return JSONResponse({"detail": f"{request.method} {request.url.path}: {refused.detail}"}, refused.status_code)
+
+
+def _unavailable(failure: duckdb.Error) -> Response:
+    """Say that the database cannot serve now: a full disk, or it is being opened again."""
+    log.warning("answered 503: %s", type(failure).__name__)
+    return JSONResponse({"detail": "the service cannot write at the moment"}, 503, {"Retry-After": "1"})
 
 
 async def _body(request: Request, kind: type[_M]) -> _M:

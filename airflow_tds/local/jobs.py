@@ -32,6 +32,13 @@ _COPY: dict[ResultFormat, str] = {
     "csv": "FORMAT csv, HEADER true",
     "json": "FORMAT json, ARRAY true",
 }
+_ENGINE_FAILURES = (
+    duckdb.FatalException,
+    duckdb.InterruptException,
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.TransactionException,
+)
 Change = Callable[[DuckDBPyConnection, Table], Table]
 
 
@@ -139,5 +146,5 @@ def _settle(part: Path, path: Path) -> None:
 
 def _raise_engine_failure(failure: duckdb.Error) -> None:
     """Let failures pass that the payload has no part in."""
-    if isinstance(failure, duckdb.FatalException | duckdb.InterruptException | duckdb.TransactionException):
+    if isinstance(failure, _ENGINE_FAILURES):
         raise failure

@@ -7,12 +7,14 @@ answer is sent; a transfer that breaks off leaves nothing. Memory does not grow 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from functools import partial
 from typing import BinaryIO
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
+import duckdb
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
@@ -22,6 +24,8 @@ from airflow_tds.local.signing import LinkRefused, Purpose, Signer
 from airflow_tds.local.store import Job, Store
 
 __all__ = ["PATHS", "Storage"]
+
+log = logging.getLogger(__name__)
 
 #: Paths of payloads and results, below the server's root and outside the API's base path.
 PATHS = {"put_payload": "/storage/payloads/{job_id}", "get_result": "/storage/results/{job_id}"}
@@ -68,6 +72,9 @@ class Storage:
             return _xml(403, refused.code, str(refused))
         except Conflict as refused:
             return _xml(409, "OperationAborted", str(refused))
+        except (duckdb.Error, OSError) as failure:
+            log.warning("answered 503: %s", type(failure).__name__)
+            return _xml(503, "SlowDown", "The payload cannot be stored at the moment.", {"Retry-After": "1"})
         except ClientDisconnect:
             return _xml(400, "IncompleteBody", "The body is shorter than announced.")
         return Response(headers={"ETag": f'"{digest}"'})
@@ -120,6 +127,6 @@ async def _save(request: Request, file: BinaryIO) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _xml(status: int, code: str, message: str) -> Response:
+def _xml(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     error = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
-    return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{error}', status, media_type="application/xml")
+    return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{error}', status, headers, media_type="application/xml")

@@ -148,7 +148,7 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self._tables: dict[str, Table] = {}
         self._jobs: dict[str, Job] = {}
-        self._queues: dict[bool, deque[str]] = {False: deque(), True: deque()}
+        self._queues: dict[bool, deque[str]] = {}
         self._running: set[str] = set()
         self._awaiting: set[str] = set()
         self._open: set[DuckDBPyConnection] = set()
@@ -156,7 +156,8 @@ class Store:
         self._receiving: dict[str, int] = {}
         for folder in (self.payloads, self.results, self._tmp):
             folder.mkdir(parents=True, exist_ok=True)
-        self._connection = _open(directory / "store.duckdb", self.payloads, self.results, self._tmp)
+        self.broken = False
+        self._connection = self._connect()
         self._recover()
 
     def __enter__(self) -> Self:
@@ -201,9 +202,7 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[DuckDBPyConnection]:
         """Give a cursor in a transaction of its own: committed at the end, rolled back by any exception."""
-        cursor = self._connection.cursor()
-        self._open.add(cursor)
-        try:
+        with self.cursor() as cursor:
             cursor.execute("BEGIN")
             try:
                 yield cursor
@@ -212,25 +211,52 @@ class Store:
                 with suppress(duckdb.Error):
                     cursor.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def cursor(self) -> Iterator[DuckDBPyConnection]:
+        """Give a cursor that sees the last commit at each statement."""
+        with self.changed:
+            cursor = self._connection.cursor()
+            self._open.add(cursor)
+        try:
+            yield cursor
+        except duckdb.FatalException:
+            self.broken = True
+            raise
         finally:
-            self._open.discard(cursor)
             cursor.close()
+            with self.changed:
+                self._open.discard(cursor)
+                self.changed.notify_all()
+
+    def interrupt(self) -> None:
+        """End the statements under way; their jobs stay queued."""
+        for cursor in list(self._open):
+            cursor.interrupt()
 
     def checkpoint(self) -> None:
         """Give freed blocks back for use; while others write it is not possible, and not urgent."""
         with self.cursor() as cursor, suppress(duckdb.TransactionException):
             cursor.execute("CHECKPOINT")
 
-    def interrupt(self) -> None:
-        """End the transactions under way; their jobs stay queued."""
-        for cursor in list(self._open):
-            cursor.interrupt()
+    def reopen(self) -> None:
+        """Open the database again after it failed, as a full disk makes it fail for good.
 
-    @contextmanager
-    def cursor(self) -> Iterator[DuckDBPyConnection]:
-        """Give a cursor for statements that change nothing."""
-        with self._connection.cursor() as cursor:
-            yield cursor
+        What was acknowledged is in the file; whether the last commit is, only the file knows, so all copies in
+        memory are read from it again.
+
+        Raises:
+            duckdb.Error: It cannot be opened yet.
+        """
+        with self.changed:
+            self.broken = True
+            while self._open:  # each ends by itself: every statement fails
+                self.changed.wait()
+            self._connection.close()
+            self._connection = self._connect()
+            self._recover()
+            self.broken = False
+            self.changed.notify_all()
 
     # ---- tables
 
@@ -377,9 +403,11 @@ class Store:
     def take(self, *, queries: bool) -> Job:
         """Take the next job off its queue; that it is begun is on disk, so that a killer job is known."""
         with self.changed:
-            job = self._jobs[self._queues[queries].popleft()]
+            job = self._jobs[self._queues[queries][0]]
+            begun = self._save(replace(job, attempts=job.attempts + 1))
+            self._queues[queries].popleft()
             self._running.add(job.job_id)
-            return self._save(replace(job, attempts=job.attempts + 1))
+            return begun
 
     def complete(self, cursor: DuckDBPyConnection, job: Job, table: Table | None = None) -> Callable[[], None]:
         """Write a job's end, and its table's new state, into the transaction that holds its changes.
@@ -458,20 +486,22 @@ class Store:
             (blocks,) = cursor.fetchone() or (0,)
         self._sizes[table.table_id] = max(blocks, 1) * _BLOCK
 
+    def _connect(self) -> DuckDBPyConnection:
+        return _open(self.directory / "store.duckdb", self.payloads, self.results, self._tmp)
+
     def _recover(self) -> None:
         """Read what the file holds, and remove files that no row needs."""
         self._connection.execute(_SCHEMA)
+        self._running.clear()
         self._tables = self.catalog(self._connection)
         for table in self._tables.values():
             self._measure(table)
         found = self._connection.execute(f"SELECT {', '.join(_JOB_FIELDS)} FROM meta.jobs ORDER BY seq").fetchall()
         self._jobs = {row[1]: _job_of(row) for row in found}
         self._last_seq = max((job.seq for job in self._jobs.values()), default=0)
-        for job in self._jobs.values():
-            if job.status == "queued":
-                self._queues[job.kind == "query"].append(job.job_id)
-            elif job.status == "awaiting":
-                self._awaiting.add(job.job_id)
+        queued = [job for job in self._jobs.values() if job.status == "queued"]
+        self._queues = {lane: deque(j.job_id for j in queued if (j.kind == "query") is lane) for lane in (False, True)}
+        self._awaiting = {job.job_id for job in self._jobs.values() if job.status == "awaiting"}
         self._sweep()
 
     def _sweep(self) -> None:

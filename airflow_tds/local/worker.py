@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 #: A job that was begun this often, and each time took the process down, is not begun again.
 _MOST_ATTEMPTS = 3
 _QUERY_THREADS = 2
+#: Seconds between attempts to open a database that failed.
+_BETWEEN_OPENINGS = 1.0
 
 
 class Worker:
@@ -68,32 +70,53 @@ class Worker:
             self._store.changed.notify_all()
 
     def _work(self, queries: bool) -> None:
-        while (job := self._next(queries=queries)) is not None:
-            self._run(job)
+        while not self._stopping:
+            try:
+                job = self._next(queries=queries)
+                if job is not None:
+                    self._run(job)
+            except duckdb.Error:  # not the job failed but the store, when it was to note something
+                log.exception("the database failed and is opened again")
+                self._store.broken = True
+                self._notify()
 
     def _next(self, *, queries: bool) -> Job | None:
-        """Wait for the next job; None once the worker stops."""
+        """Wait for the next job; None when there may be news: the worker stops, or the store was opened again."""
         with self._store.changed:
             while not self._stopping:
-                waits = [self._store.expire()]
+                if self._store.broken:
+                    self._mend(queries=queries)
+                    return None
+                wait = [self._store.expire()]
                 head = self._store.head(queries=queries)
                 if head is not None and not self._held:
-                    left = (head.queued_at or 0.0) + self._delay - self._store.clock()
-                    if left <= 0:
+                    wait.append((head.queued_at or 0.0) + self._delay - self._store.clock())
+                    if wait[-1] is not None and wait[-1] <= 0:
                         return self._store.take(queries=queries)
-                    waits.append(left)
-                self._store.changed.wait(min((wait for wait in waits if wait is not None), default=None))
+                self._store.changed.wait(min((seconds for seconds in wait if seconds is not None), default=None))
         return None
+
+    def _mend(self, *, queries: bool) -> None:
+        """Let the writer open the store again, and try until it can: a full disk is full for a while."""
+        try:
+            if not queries:
+                self._store.reopen()
+                return
+        except duckdb.Error as failure:
+            log.warning("the database cannot be opened yet: %s", type(failure).__name__)
+        self._store.changed.wait(_BETWEEN_OPENINGS)
 
     def _run(self, job: Job) -> None:
         try:
             if job.attempts > _MOST_ATTEMPTS:
-                raise BadPayload(f"the service ended {_MOST_ATTEMPTS} times while it ran this job")  # noqa: TRY301
+                raise BadPayload(f"the service or its database ended {_MOST_ATTEMPTS} times in this job")  # noqa: TRY301
             jobs.run(self._store, job)
         except (BadPayload, Refused) as refused:
             self._store.fail(job, str(refused))
         except duckdb.InterruptException:
             log.info("job %s is interrupted and stays queued", job.job_id)
+        except duckdb.FatalException:  # only the file knows whether it was applied
+            raise
         except Exception as failure:
             log.exception("job %s", job.job_id)
             self._store.fail(job, f"the service could not run the job ({type(failure).__name__})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import signal
 import socket
 import stat
@@ -141,6 +142,42 @@ def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> Non
         failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1
+
+
+def test_a_full_disk_fails_jobs_cleanly_and_the_service_goes_on_after_it(tmp_path: Path) -> None:
+    with Process(tmp_path, "--token", "token", "--table", "t") as command:
+        caller = command.caller()
+        assert attempt(caller, 0, count=300_000) == "COMPLETED"
+        # A limit on the size of a file stands for the disk: the log can grow, and the checkpoint after it fails.
+        limit_files(command, 18 << 20)
+        states = [attempt(caller, number) for number in range(1, 17)]
+        assert set(states) > {"COMPLETED"}
+        limit_files(command, resource.RLIM_INFINITY)
+        while attempt(caller, 99) == "503":
+            pass
+        (tmp_path / "result.parquet").write_bytes(caller.ask(table_id="t", select=["a"]).content)
+        counts = duckdb.read_parquet(str(tmp_path / "result.parquet")).aggregate("a, count(*)").fetchall()
+        done = [number for number, state in enumerate(states, 1) if state == "COMPLETED"]
+        assert sorted(counts) == [(0, 300_000), *((number, _ROWS_PER_JOB) for number in [*done, 99])]
+        caller.close()
+
+
+def limit_files(command: Process, size: int) -> None:
+    """Set the largest file that the service may write, in bytes."""
+    resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def attempt(caller: Caller, number: int, count: int = _ROWS_PER_JOB) -> str:
+    """Append incompressible rows; give what became of it."""
+    begun = caller.initiate("append", "t")
+    if begun.status_code == 503:
+        return "503"
+    noise = random.Random(number).randbytes(count * 32).hex()  # noqa: S311  # no secret
+    data = "a,b\n" + "".join(f"{number},{noise[n * 64 : n * 64 + 64]}\n" for n in range(count))
+    if caller.put(begun.json()["upload_url"], data.encode()).status_code == 503:
+        return "503"
+    status: str = caller.settled(begun.json()["job_id"])["status"]
+    return status
 
 
 def test_no_kill_loses_an_acknowledged_job_or_applies_one_in_part_or_twice(tmp_path: Path) -> None:

@@ -495,23 +495,30 @@ class TdsCrossQueryOperator(_TdsOperator):
     ) -> dict[str, Any]:
         from airflow_tds.durability import Done, QueryOnce
 
+        self._check_input()
         identity = _hash(settings.base_url, "query", json.dumps(self.request, sort_keys=True, default=str))
         query = QueryOnce(client, store, self._generation(context), self.log, request=self.request, identity=identity)
         if not query.is_begun() and self._is_settled_by_existing():
             return self._reference("")
         while not isinstance(step := query.advance(watch), Done):
             self._wait(client, store, watch, step.watch)
-        if not query.is_finished():
+        if not query.is_finished() or not Path(self.destination).exists():
             self._download(client, step.job_id, watch)
             query.finish()
         return self._reference(step.job_id)
 
-    def _is_settled_by_existing(self) -> bool:
-        """Look at the file that is there: True ends the task, an error refuses."""
-        if "://" in str(self.destination):
-            raise errors.ValidationFailed(f"destination is the path of a local file, not {str(self.destination)!r}")
+    def _check_input(self) -> None:
+        if not isinstance(self.request, Mapping):
+            raise errors.ValidationFailed(f"request is a mapping as in §2.5, not a {type(self.request).__name__}")
         if self.if_exists not in ("fail", "replace", "skip"):
             raise errors.ValidationFailed(f"if_exists is fail, replace or skip, not {self.if_exists!r}")
+        if not Path(self.destination).parent.is_dir():
+            raise errors.ValidationFailed(
+                f"destination {str(self.destination)!r} is not in a local directory that exists"
+            )
+
+    def _is_settled_by_existing(self) -> bool:
+        """Look at the file that is there: True ends the task, an error refuses."""
         if not Path(self.destination).exists() or self.if_exists == "replace":
             return False
         if self.if_exists == "fail":

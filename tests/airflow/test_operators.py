@@ -373,6 +373,44 @@ class TestCrossQuery:
 
         assert task.execute(query) == task.execute(query)
 
+    def test_a_retry_that_does_not_find_the_file_fetches_it_again(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        query = TdsCrossQueryOperator(request=self.request(loaded), destination=tmp_path / "r.csv", **pace)
+        first = task.execute(query)
+        (tmp_path / "r.csv").unlink()
+
+        assert task.execute(query) == first
+        assert (tmp_path / "r.csv").exists()
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ({"destination": "s3://bucket/key"}, "not in a local directory that exists"),
+            ({"destination": "/there/is/none/r.csv"}, "not in a local directory that exists"),
+            ({"if_exists": "append"}, "if_exists is fail, replace or skip, not 'append'"),
+            ({"request": "{}"}, "request is a mapping as in §2.5, not a str"),
+        ],
+    )
+    def test_bad_input_is_refused_before_anything_is_sent(
+        self, service: Service, task: TaskRun, tmp_path: Path, arguments: dict[str, Any], text: str
+    ) -> None:
+        given: dict[str, Any] = {"request": {"table_id": "t"}, "destination": tmp_path / "r.csv"} | arguments
+        before = len(service.requests)
+
+        with pytest.raises(errors.ValidationFailed, match=text):
+            task.execute(TdsCrossQueryOperator(task_id="it", **given))
+        assert len(service.requests) == before
+
+    def test_a_failed_query_is_a_failed_job(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        request = self.request(loaded, select=["nothing_of_the_kind"])
+
+        with pytest.raises(errors.TableServiceError, match="nothing_of_the_kind"):
+            task.execute(TdsCrossQueryOperator(request=request, destination=tmp_path / "r.csv", **pace))
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_wrong_request_names_field_and_rule(self, loaded: str, task: TaskRun, tmp_path: Path) -> None:
         request = self.request(loaded, filters={"type": "and", "predicates": []})
 

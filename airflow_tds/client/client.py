@@ -24,9 +24,9 @@ from pydantic import ValidationError
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
-from airflow_tds.client.payloads import Body, Payload, body_of, spool
+from airflow_tds.client.payloads import Body, Keeper, Payload, body_of
 from airflow_tds.client.runtime import Access, AsyncRuntime, BlockingRuntime, Runtime, finish
-from airflow_tds.client.waiting import Outcome, Reading, Watch, judge
+from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
 from airflow_tds.client.wire import Initiation, Wire, WriteOperation, describe
 
 __all__ = ["AsyncTableClient", "Operations", "TableClient"]
@@ -41,6 +41,8 @@ LONGEST_BACKOFF = 20.0
 WATCH_TRIES = 60
 #: Without a deadline a `Retry-After` beyond this many seconds ends the call: the caller decides.
 LONGEST_RETRY_AFTER = 300.0
+#: Seconds that one read of a wait gets at least, so that the last one, at the deadline, can be answered.
+SHORTEST_LOOK = 1.0
 #: Client defaults, seconds (§8 leaves them open): a notebook user waits minutes, not days.
 TIMEOUT = 600.0
 POLL_INTERVAL = 5.0
@@ -69,6 +71,11 @@ def may_repeat(request: Request, error: errors.TableServiceError) -> bool:
     return request.repeat == "always" or (request.repeat == "if_unsent" and unsent)
 
 
+def _asked(error: errors.TableServiceError) -> float | None:
+    """Say how many seconds the service asks to wait; None when it does not."""
+    return error.retry_after if isinstance(error, errors.ServerError) else None
+
+
 class Operations:
     """The operations of §4.1 over a runtime.
 
@@ -88,23 +95,31 @@ class Operations:
     # ---- one request
 
     async def _call(self, request: Request, tries: int = CALL_TRIES, deadline: float | None = None) -> Reply:
-        """Send, again where that is harmless, and raise what the reply means."""
+        """Send, again where that is harmless, and raise what the reply means.
+
+        A pause that would pass the deadline ends with it, and nothing more is sent.
+        """
         for attempt in range(1, tries + 1):
             try:
-                reply = await self._runtime.send(request)
-                error = self.wire.error(request, reply)
-                if error is None:
-                    return reply
-                raise error
+                return await self._once(request)
             except (errors.TransportFailed, errors.ServerError) as failed:
-                wait = backoff(attempt, getattr(failed, "retry_after", None))
-                ends = deadline if deadline is not None else self._runtime.now() + LONGEST_RETRY_AFTER
-                late = self._runtime.now() + wait > ends
-                if attempt == tries or late or not may_repeat(request, failed):
+                wait = backoff(attempt, _asked(failed))
+                left = LONGEST_RETRY_AFTER if deadline is None else deadline - self._runtime.now()
+                if attempt == tries or not may_repeat(request, failed) or (deadline is None and wait > left):
+                    raise
+                if wait > left:
+                    await self._runtime.pause(max(0.0, left))
                     raise
                 log.warning("%s; again in %.1f s", failed, wait)
             await self._runtime.pause(wait)
         raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _once(self, request: Request) -> Reply:
+        reply = await self._runtime.send(request)
+        error = self.wire.error(request, reply)
+        if error is not None:
+            raise error
+        return reply
 
     # ---- tables and jobs
 
@@ -184,22 +199,29 @@ class Operations:
             initiation: What `initiate` returned.
             data: Bytes, text, a path, a binary file, an iterable of bytes, or a callable that gives one.
             unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it
-                as it comes and, should the store refuse that with 411, again with its length.
+                as it comes and, should the store refuse that with 411 or 501, again with its length.
+                Either way it is kept, in a temporary file beyond 1 MiB, until it is sent.
 
         Raises:
             StorageRefused: The store refused it, for instance because the URL expired.
             TransportFailed: No complete answer came; `.outcome` says whether data may have arrived.
         """
         body = data if isinstance(data, Body) else body_of(data)
-        if body.length is None and (unknown_length == "spool" or not body.replayable):
-            body = spool(body)  # data that comes once must be kept while it is sent: a 411 asks for it again
-        request = self.wire.put_request(initiation, body, limit=self.transfer_timeout)
-        try:
-            await self._call(request, TRANSFER_TRIES)
-        except errors.LengthRequired:
-            if body.length is not None:
-                raise
-            await self._call(replace(request, body=spool(body)), TRANSFER_TRIES)
+        if body.length is not None:
+            await self._put(initiation, body)
+            return
+        with Keeper(body) as keeper:
+            if unknown_length == "chunked":
+                try:
+                    await self._put(initiation, keeper.body())
+                except errors.LengthRequired as refused:
+                    log.info("%s; sent again with its length", refused)
+                else:
+                    return
+            await self._put(initiation, keeper.measured())
+
+    async def _put(self, initiation: Initiation, body: Body) -> None:
+        await self._call(self.wire.put_request(initiation, body, limit=self.transfer_timeout), TRANSFER_TRIES)
 
     async def _submit(
         self,
@@ -429,9 +451,9 @@ class Operations:
             WaitTimedOut: The query goes on after the timeout.
         """
         watch = self._watch(timeout, poll_interval)
-        job_id = await self.submit_cross_query(request)
+        watch = replace(watch, kind="query", subject=await self.submit_cross_query(request))
         sink = io.BytesIO()
-        await self._fetch(replace(watch, kind="query", subject=job_id), sink)
+        await self._fetch(watch, await self._result_url(watch), sink)
         return sink.getvalue()
 
     async def poll_download_to(
@@ -448,7 +470,7 @@ class Operations:
 
         Args:
             job_id: The query's job.
-            destination: The file to write; it is replaced.
+            destination: The file to write; once the result is there to be fetched, it is replaced.
             timeout: Seconds from now after which waiting ends.
             poll_interval: Seconds between two reads of the status, at most.
 
@@ -461,37 +483,33 @@ class Operations:
         """
         path = Path(destination)
         watch = replace(self._watch(timeout, poll_interval), kind="query", subject=job_id)
+        url = await self._result_url(watch)
         with path.open("wb") as sink:
-            await self._fetch(watch, sink)
+            await self._fetch(watch, url, sink)
         return path
 
-    async def _fetch(self, watch: Watch, sink: BinaryIO) -> None:
-        """Wait for a result and pour it; a link that expired or broke is asked for again, from the start."""
+    async def _fetch(self, watch: Watch, url: SecretUrl, sink: BinaryIO) -> None:
+        """Pour a result; a link that expired or broke is asked for again, and the result from its start."""
         for attempt in range(1, TRANSFER_TRIES + 1):
-            url = await self._result_url(watch)
             try:
-                request = self.wire.download_request(watch.subject, url, sink)
-                await self._call(request, tries=1)
+                await self._once(self.wire.download_request(watch.subject, url, sink))
             except (errors.StorageRefused, errors.TransportFailed, errors.ServerError) as failed:
-                if attempt == TRANSFER_TRIES:
+                wait = backoff(attempt, _asked(failed))
+                if attempt == TRANSFER_TRIES or wait > LONGEST_RETRY_AFTER:
                     raise
-                log.warning("%s; the result is asked for again", failed)
-                sink.seek(0)
-                sink.truncate()
-                await self._runtime.pause(backoff(attempt, getattr(failed, "retry_after", None)))
+                log.warning("%s; the result is asked for again in %.1f s", failed, wait)
             else:
                 return
+            sink.seek(0)
+            sink.truncate()
+            await self._runtime.pause(wait)
+            url = await self._result_url(watch)
 
     async def _result_url(self, watch: Watch) -> SecretUrl:
-        while True:
-            poll = self.wire.read_poll(await self._call(watch.request(self.wire), WATCH_TRIES, watch.deadline))
-            if poll.result is not None:
-                return poll.result
-            now = self._runtime.now()
-            ended = watch.outcome(judge(poll.job), now)
-            if ended is not None:
-                ended.check()
-            await self._runtime.pause(watch.pause(now))
+        url = self.wire.read_poll(await self._awaited(watch)).result
+        if url is None:
+            raise AssertionError("unreachable: a query is COMPLETED only by its redirect")
+        return url
 
     # ---- waiting
 
@@ -504,7 +522,7 @@ class Operations:
         Returns:
             What was read, judged.
         """
-        return watch.read(self.wire, await self._call(watch.request(self.wire), WATCH_TRIES, watch.deadline))
+        return watch.read(self.wire, await self._look(watch))
 
     async def watch(self, watch: Watch) -> Outcome:
         """Wait for what a watch names; how it ended is a value, not an error.
@@ -513,15 +531,39 @@ class Operations:
             watch: What to wait for, and until when.
 
         Returns:
-            How it ended.
+            How it ended. A service that does not answer when the deadline comes is a wait that timed out.
+
+        Raises:
+            TransportFailed: The service did not answer for about ten minutes.
         """
+        outcome, _ = await self._until(watch)
+        return outcome
+
+    async def _until(self, watch: Watch) -> tuple[Outcome, Reply]:
+        """Look until a wait is over; give how it ended, and the last answer."""
+        reading, reply = Reading(Verdict.RUNNING, "not read"), Reply(0)
         while True:
-            reading = await self.look(watch)
+            try:
+                reply = await self._look(watch)
+                reading = watch.read(self.wire, reply)
+            except (errors.TransportFailed, errors.ServerError):
+                if not watch.over(self._runtime.now()):
+                    raise
             now = self._runtime.now()
             outcome = watch.outcome(reading, now)
             if outcome is not None:
-                return outcome
+                return outcome, reply
             await self._runtime.pause(watch.pause(now))
+
+    async def _look(self, watch: Watch) -> Reply:
+        limit = max(SHORTEST_LOOK, watch.deadline - self._runtime.now())
+        return await self._call(replace(watch.request(self.wire), limit=limit), WATCH_TRIES, watch.deadline)
+
+    async def _awaited(self, watch: Watch) -> Reply:
+        """Give the answer that says that all went well, or raise how it went."""
+        outcome, reply = await self._until(watch)
+        outcome.check()
+        return reply
 
     async def wait(
         self, job_id: str, *, timeout: float = TIMEOUT, poll_interval: float = POLL_INTERVAL
@@ -560,8 +602,7 @@ class Operations:
             WaitTimedOut: The table still has rows after the timeout.
         """
         watch = replace(self._watch(timeout, poll_interval), kind="truncation", subject=table_id)
-        (await self.watch(watch)).check()
-        return await self.info(table_id)
+        return self.wire.read_info(await self._awaited(watch))
 
     def _watch(self, timeout: float, poll_interval: float) -> Watch:
         if not timeout > 0 or not poll_interval > 0:
@@ -570,8 +611,7 @@ class Operations:
         return Watch("write", "", started=now, deadline=now + timeout, poll_interval=poll_interval)
 
     async def _completed(self, watch: Watch, job_id: str) -> DataJobResponse:
-        (await self.watch(replace(watch, subject=job_id))).check()
-        return await self.get_job(job_id)
+        return self.wire.read_job(await self._awaited(replace(watch, subject=job_id)))
 
 
 class blocking(Generic[P, R]):  # noqa: N801  # reads as a decorator
@@ -580,6 +620,8 @@ class blocking(Generic[P, R]):  # noqa: N801  # reads as a decorator
     def __init__(self, operation: Callable[Concatenate[Operations, P], Coroutine[Any, Any, R]]) -> None:
         self._operation = operation
         self.__doc__ = operation.__doc__
+        signature = inspect.signature(operation)
+        self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __get__(self, client: TableClient | None, owner: type) -> Callable[P, R]:
         operation = self._operation
@@ -590,8 +632,7 @@ class blocking(Generic[P, R]):  # noqa: N801  # reads as a decorator
                 raise TypeError(f"{operation.__name__} needs a client: TableClient(...).{operation.__name__}(...)")
             return finish(operation(client.operations, *args, **kwargs))
 
-        signature = inspect.signature(operation)
-        call.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]  # read by inspect.signature
+        call.__signature__ = self._signature  # type: ignore[attr-defined]  # read by inspect.signature
         return call
 
 

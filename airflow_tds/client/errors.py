@@ -257,6 +257,9 @@ def rebuild(name: str, message: str) -> TableServiceError:
         message: The error's text.
 
     Returns:
-        The error, to be raised.
+        The error, to be raised; its outcome is what its class says.
     """
-    return _tree(TableServiceError).get(name, TableServiceError)(message)
+    kind = _tree(TableServiceError).get(name, TableServiceError)
+    error = kind(message)
+    error.outcome = kind.outcome
+    return error

@@ -24,6 +24,14 @@ class Condition(dict[str, Any]):
     def __or__(self, other: Condition) -> Condition:  # type: ignore[override]  # a predicate is combined, not merged
         return _group("or", self, other)
 
+    __ior__ = __or__  # type: ignore[assignment]  # a mapping's |= would overwrite this condition with the other
+
+    def __ror__(self, other: dict[str, Any]) -> Condition:  # type: ignore[override]  # as above
+        return _group("or", Condition(other), self)
+
+    def __rand__(self, other: dict[str, Any]) -> Condition:
+        return _group("and", Condition(other), self)
+
     def __bool__(self) -> bool:
         raise TypeError("a condition has no truth value: combine conditions with & and |, in parentheses")
 

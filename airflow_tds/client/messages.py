@@ -34,7 +34,10 @@ class SecretUrl:
         return self._url
 
     def __repr__(self) -> str:
-        parts = urlsplit(self._url)
+        try:
+            parts = urlsplit(self._url)
+        except ValueError:
+            return "<no address>"
         return f"{parts.scheme}://{parts.hostname}/…?<redacted>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:

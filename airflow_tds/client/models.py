@@ -6,7 +6,7 @@ know are kept. No I/O, no URL, no route: how a value looks on the wire is wire.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -37,7 +37,7 @@ class _Reply(BaseModel):
 class _Asked(BaseModel):
     """A request: unknown fields are refused, since a misspelt one would be ignored in silence."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)  # JSON has neither
 
 
 class DatasetInfoResponse(_Reply):
@@ -86,7 +86,7 @@ class FilterLeaf(_Asked):
 
 def _shape(value: Any) -> str:
     """Which of the two a predicate is, so that an error names the fields of that one only."""
-    keys = value if isinstance(value, dict) else vars(value)
+    keys = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
     return "group" if "predicates" in keys or "type" in keys else "leaf"
 
 

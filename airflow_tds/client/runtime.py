@@ -12,20 +12,25 @@ what is kept in memory.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
+import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from airflow_tds import __version__
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request, SecretUrl
+from airflow_tds.client.payloads import Body, Pieces
 
 __all__ = ["Access", "AsyncRuntime", "BlockingRuntime", "Lane", "Runtime", "finish"]
 
@@ -37,9 +42,9 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 #: Of an answer that says no, this much is read for its text.
 LARGEST_REFUSAL = 64 * 1024
 #: Connect quickly or not at all; a read may take as long as a slow service needs to answer.
-CALL_TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
+CALL_TIMEOUT = {"connect": 10.0, "read": 60.0, "write": 60.0, "pool": 10.0}
 #: A store may take minutes to commit a large object after its last byte; httpx's 5 s would give it up.
-TRANSFER_TIMEOUT = httpx.Timeout(connect=10.0, read=300.0, write=60.0, pool=10.0)
+TRANSFER_TIMEOUT = {"connect": 10.0, "read": 300.0, "write": 60.0, "pool": 10.0}
 #: A sleeping worker looks this often, in seconds, whether it was told to stop.
 STOP_SLICE = 0.5
 #: What never left: no connection was made, or the request could not be written down.
@@ -73,55 +78,78 @@ class Access:
         """Refuse an address that is none.
 
         Raises:
-            ValidationFailed: The base URL has no host, another scheme than http(s), credentials or a query.
+            ValidationFailed: The base URL has no host, another scheme than http(s), credentials or a query;
+                or the token cannot stand in a header. The text shows neither credentials nor query.
         """
-        parts = urlsplit(self.base_url)
-        if (
-            parts.scheme not in ("http", "https")
-            or not parts.hostname
-            or parts.query
-            or parts.fragment
-            or parts.username
-        ):
-            raise errors.ValidationFailed(
-                f"{self.base_url!r} is no service address; write https://host[:port][/base/path]"
-            )
+        if not _is_address(self.base_url) or "?" in self.base_url:
+            shown = self.base_url.split("?")[0].rpartition("@")[2]
+            raise errors.ValidationFailed(f"{shown!r} is no service address; write https://host[:port][/base/path]")
+        if self.token and not re.fullmatch(r"[\x21-\x7e]+", self.token):
+            raise errors.ValidationFailed("the token holds a blank, a line end or a character beyond ASCII")
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Build the context that checks the other side; costs about 20 ms, so build it once."""
-        if self.ca_bundle:
+        """Build the context that checks the other side; costs about 20 ms, so build it once.
+
+        Raises:
+            ValidationFailed: The file of trusted certificates cannot be read.
+        """
+        if not self.ca_bundle:
+            return httpx.create_ssl_context()
+        try:
             return ssl.create_default_context(cafile=self.ca_bundle)
-        return httpx.create_ssl_context()
+        except OSError as error:
+            raise errors.ValidationFailed(f"ca_bundle {self.ca_bundle!r}: {error}") from None
 
     def address(self, request: Request) -> str:
         """Give the whole URL of a request.
 
         Raises:
-            UnexpectedReply: A presigned URL is not https although the service is.
+            UnexpectedReply: A presigned URL is no address, not https although the service is, or would be
+                rewritten on its way, so that its signature no longer fits.
         """
         if not isinstance(request.target, SecretUrl):
             return self.base_url.rstrip("/") + request.target
         url = request.target.reveal()
-        parts = urlsplit(url)
-        allowed = ("https",) if self.base_url.startswith("https:") else ("https", "http")
-        if parts.scheme not in allowed or not parts.hostname or parts.username:
-            raise errors.UnexpectedReply(f"{request.operation}: the presigned address {request.target} is refused")
+        secure = urlsplit(url).scheme == "https" or urlsplit(self.base_url).scheme == "http"
+        if not _is_address(url) or not secure or not _kept_as_is(url):
+            raise errors.UnexpectedReply(
+                f"{request.operation}, {request.subject}: the presigned address {request.target} is refused"
+            )
         return url
 
-    def headers(self, request: Request, request_id: str) -> dict[str, str]:
+    def headers(self, request: Request, request_id: str) -> httpx.Headers:
         """Give a request's header fields; credentials and our own names go to the service only."""
-        agent = {"User-Agent": f"airflow-tds/{__version__} httpx/{httpx.__version__}", "Accept-Encoding": "identity"}
-        length = {} if request.body is None or request.body.length is None else _length(request.body.length)
-        if isinstance(request.target, SecretUrl):
-            return agent | length | dict(request.headers)
-        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return (
-            agent | length | {"Accept": "application/json", "X-Request-Id": request_id} | token | dict(request.headers)
+        fields = httpx.Headers(
+            {"User-Agent": f"airflow-tds/{__version__} httpx/{httpx.__version__}", "Accept-Encoding": "identity"}
         )
+        if not isinstance(request.target, SecretUrl):
+            fields.update({"Accept": "application/json", "X-Request-Id": request_id})
+            fields.update({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        fields.update(request.headers)
+        if request.body is not None and request.body.length is not None:
+            fields["Content-Length"] = str(request.body.length)
+        return fields
 
 
-def _length(length: int) -> dict[str, str]:
-    return {"Content-Length": str(length)}
+def _is_address(url: str) -> bool:
+    """Say whether text is an http(s) URL without credentials and fragment."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises beyond 65535; httpx would wrap it around
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and not any(c in url for c in " \\#") and "@" not in parts.netloc
+    return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _kept_as_is(url: str) -> bool:
+    """Say whether httpx sends path and query as they are."""
+    try:
+        sent = httpx.URL(url).raw_path.decode()
+    except httpx.InvalidURL:
+        return False
+    parts = urlsplit(url)
+    return sent == (parts.path or "/") + ("?" + parts.query if parts.query else "")
 
 
 class Runtime(Protocol):
@@ -162,7 +190,7 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Incoming:
-    """A reply as it arrives: into the sink if it is a success, else into memory, up to a cap."""
+    """A reply as it arrives: into the sink if it is a result, else into memory, up to a cap."""
 
     def __init__(self, request: Request, response: httpx.Response, request_id: str) -> None:
         self._request = request
@@ -171,15 +199,18 @@ class _Incoming:
         self._kept = bytearray()
         self._received = 0
         self._pour = request.sink is not None and response.is_success
-        self._cap = LARGEST_ANSWER if response.is_success else LARGEST_REFUSAL
-        self._check_framing()
+        self._encoded = response.headers.get("content-encoding", "identity").lower() != "identity"
+        if response.is_success:
+            self._check_framing()
 
     def _check_framing(self) -> None:
         headers = self._response.headers
-        if headers.get("content-encoding", "identity") != "identity":
+        if self._encoded:
             raise self._unexpected(
                 f"the answer is {headers['content-encoding']}-encoded although that was not asked for"
             )
+        if self._pour and self._response.status_code != httpx.codes.OK:
+            raise self._unexpected(f"HTTP {self._response.status_code} is no whole result")
         if self._pour and "content-length" not in headers and "transfer-encoding" not in headers:
             raise self._unexpected("the result has no length, so a cut one could not be told from a whole one")
 
@@ -193,61 +224,97 @@ class _Incoming:
             self._request.sink.write(piece)
             return True
         self._kept += piece
-        if len(self._kept) <= self._cap:
-            return True
-        if self._response.is_success:
-            raise self._unexpected(f"the answer has more than {self._cap} bytes")
-        return False
+        if self._response.is_success and len(self._kept) > LARGEST_ANSWER:
+            raise self._unexpected(f"the answer has more than {LARGEST_ANSWER} bytes")
+        return self._response.is_success or len(self._kept) <= LARGEST_REFUSAL
 
     def reply(self) -> Reply:
+        """Give the reply, once all of it has come.
+
+        Raises:
+            TransportFailed: A result has not the length that was announced beside its chunks.
+        """
         headers = {name.lower(): value for name, value in self._response.headers.items()}
-        return Reply(self._response.status_code, headers, bytes(self._kept), self._received, self._id)
+        announced = headers.get("content-length", str(self._received))
+        if self._pour and announced != str(self._received):
+            raise errors.TransportFailed(
+                f"{self._request.operation}, {self._request.subject}: {self._received} of {announced} bytes came"
+            )
+        content = b"" if self._encoded else bytes(self._kept)  # an error page that we cannot read says nothing
+        return Reply(self._response.status_code, headers, content, self._received, self._id)
+
+
+class _Guard:
+    """Whether a request may go on: it is neither told to stop nor late."""
+
+    def __init__(self, request: Request, check_stop: Callable[[], None]) -> None:
+        self._request = request
+        self._check_stop = check_stop
+        self._ends = None if request.limit is None else time.monotonic() + request.limit
+
+    def check(self) -> None:
+        self._check_stop()
+        if self._ends is not None and time.monotonic() > self._ends:
+            raise errors.TransportFailed(
+                f"{self._request.operation}, {self._request.subject}: not done within {self._request.limit:.0f} s"
+            )
 
 
 class _Outgoing:
-    """A payload as it leaves: counted against its length, stopped by the clock or by a flag."""
+    """A payload as it leaves: counted against its length, stopped by the clock or by a flag.
 
-    def __init__(self, runtime: _Clients[Any], request: Request) -> None:
-        self._runtime = runtime
-        self._request = request
-        self._ends = None if request.limit is None else time.monotonic() + request.limit
+    One piece is held back until the next one is there: a store takes what was announced, or a last chunk,
+    for a whole payload, so the last piece leaves only once it is known that it is the last.
+    """
 
-    def pieces(self) -> Iterator[bytes]:
-        body = self._request.body
-        if body is None:
-            raise AssertionError("unreachable: only a request with a body is sent piece by piece")
-        sent = 0
-        for piece in body.open():
-            self._runtime.check_stop()
-            self._check_time()
-            sent += len(piece)
-            if body.length is not None and sent > body.length:
-                raise self._changed(f"it grew beyond the {body.length} bytes that were announced")
-            yield piece
-        if body.length is not None and sent < body.length:
-            raise self._changed(f"it had {sent} bytes, {body.length} were announced")
+    def __init__(self, body: Body, guard: _Guard) -> None:
+        self._body = body
+        self._guard = guard
 
-    async def apieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> Pieces:
+        held, read = b"", 0
+        with closing(self._body.open()) as source:
+            for piece in source:
+                self._guard.check()
+                read += len(piece)
+                if self._body.length is not None and read > self._body.length:
+                    raise self._changed(f"it grew beyond the {self._body.length} bytes that were announced")
+                if held:
+                    yield held
+                held = piece
+        if self._body.length is not None and read < self._body.length:
+            raise self._changed(f"it had {read} bytes, {self._body.length} were announced")
+        self._guard.check()
+        if held:
+            yield held
+
+    async def apieces(self) -> AsyncGenerator[bytes, None]:
         """Give the pieces without blocking the loop: each is read in a thread."""
-        source = self.pieces()
-        while (piece := await asyncio.to_thread(next, source, None)) is not None:
-            yield piece
-
-    def _check_time(self) -> None:
-        if self._ends is not None and time.monotonic() > self._ends:
-            raise errors.TransportFailed(
-                f"{self._request.operation}, {self._request.subject}: not sent within {self._request.limit:.0f} s"
-            )
+        source, lock = self.pieces(), threading.Lock()
+        try:
+            while (piece := await asyncio.to_thread(_locked, lock, next, source, None)) is not None:
+                yield piece
+        finally:  # the lock: cancelled, the thread may still be reading
+            await asyncio.to_thread(_locked, lock, source.close)
 
     def _changed(self, what: str) -> errors.ValidationFailed:
         return errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
 
 
+def _locked(lock: threading.Lock, call: Callable[..., Any], *args: Any) -> Any:
+    with lock:
+        return call(*args)
+
+
 def _failure(request: Request, error: Exception) -> errors.TransportFailed:
-    """Say what httpx's exception means for the request: whether it can have reached the service."""
+    """Say what httpx's exception means for the request: whether it can have reached the service.
+
+    Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
+    """
     unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL, UnicodeEncodeError))
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
-    detail = "" if isinstance(request.target, SecretUrl) else f": {error}"  # httpx may quote the URL
+    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError)
+    detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
     return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
 
 
@@ -260,8 +327,15 @@ def _arguments(access: Access, request: Request, request_id: str) -> dict[str, A
         "url": access.address(request),
         "headers": access.headers(request, request_id),
         "json": request.json,
-        "timeout": TRANSFER_TIMEOUT if isinstance(request.target, SecretUrl) else CALL_TIMEOUT,
+        "timeout": _timeout(request),
     }
+
+
+def _timeout(request: Request) -> httpx.Timeout:
+    """Give the socket's patience: no single step takes longer than the whole request may."""
+    usual = TRANSFER_TIMEOUT if isinstance(request.target, SecretUrl) else CALL_TIMEOUT
+    limit = float("inf") if request.limit is None else request.limit
+    return httpx.Timeout(**{step: min(seconds, limit) for step, seconds in usual.items()})
 
 
 class _Clients(Generic[C]):
@@ -297,9 +371,6 @@ class _Clients(Generic[C]):
             if name in self.__dict__:
                 yield self.__dict__.pop(name)
 
-    def check_stop(self) -> None:
-        """Raise `Stopped` if the work was told to stop."""
-
     def now(self) -> float:
         """Give the time, POSIX seconds."""
         return time.time()
@@ -329,18 +400,20 @@ class BlockingRuntime(_Clients[httpx.Client]):
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""
         self.check_stop()
-        request_id = uuid.uuid4().hex
-        content = _Outgoing(self, request).pieces() if request.body else None
-        arguments = _arguments(self._access, request, request_id)
+        guard = _Guard(request, self.check_stop)
+        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
+        body = closing(_Outgoing(request.body, guard).pieces()) if request.body else nullcontext()
         try:
-            with self._client(request).stream(content=content, **arguments) as response:
+            with body as content, self._client(request).stream(content=content, **arguments) as response:
                 incoming = _Incoming(request, response, request_id)
                 for piece in response.iter_raw():
+                    guard.check()
                     if not incoming.take(piece):
                         break
                 return incoming.reply()
         except _BROKEN as error:
-            raise _failure(request, error) from None
+            failed = _failure(request, error)
+        raise failed
 
     async def pause(self, seconds: float) -> None:
         """Wait in slices, so that a stop is seen soon."""
@@ -366,19 +439,22 @@ class AsyncRuntime(_Clients[httpx.AsyncClient]):
 
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""
-        await asyncio.to_thread(lambda: self._context)  # 20 ms of the loop otherwise
-        request_id = uuid.uuid4().hex
-        content = _Outgoing(self, request).apieces() if request.body else None
-        arguments = _arguments(self._access, request, request_id)
+        if "_context" not in self.__dict__:
+            await asyncio.to_thread(lambda: self._context)  # 20 ms of the loop otherwise
+        guard = _Guard(request, _go_on)
+        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
+        body = aclosing(_Outgoing(request.body, guard).apieces()) if request.body else nullcontext()
         try:
-            async with self._client(request).stream(content=content, **arguments) as response:
+            async with body as content, self._client(request).stream(content=content, **arguments) as response:
                 incoming = _Incoming(request, response, request_id)
                 async for piece in response.aiter_raw():
+                    guard.check()
                     if not await _take(incoming, piece, to_file=request.sink is not None):
                         break
                 return incoming.reply()
         except _BROKEN as error:
-            raise _failure(request, error) from None
+            failed = _failure(request, error)
+        raise failed
 
     async def pause(self, seconds: float) -> None:
         """Wait."""
@@ -390,8 +466,22 @@ class AsyncRuntime(_Clients[httpx.AsyncClient]):
             await client.aclose()
 
 
+def _go_on() -> None:
+    """Asyncio work is stopped by cancelling it; there is no flag to look at."""
+
+
 async def _take(incoming: _Incoming, piece: bytes, *, to_file: bool) -> bool:
     return await asyncio.to_thread(incoming.take, piece) if to_file else incoming.take(piece)
+
+
+def _proxy(base_url: str) -> str | None:
+    """Find the proxy that the environment names for an address; a client looks for itself, a transport does not."""
+    parts = urlsplit(base_url)
+    if proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return found if not found or "://" in found else f"http://{found}"
 
 
 class Lane:
@@ -408,7 +498,7 @@ class Lane:
     def __init__(self, access: Access, context: ssl.SSLContext) -> None:
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0)
         self._access = access
-        self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one)
+        self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one, proxy=_proxy(access.base_url))
 
     async def read(self, request: Request) -> Reply:
         """Send a GET and give its reply.
@@ -423,14 +513,15 @@ class Lane:
         timeout = {"timeout": arguments.pop("timeout").as_dict()}
         try:
             response = await self._transport.handle_async_request(httpx.Request(**arguments, extensions=timeout))
-            try:
+            async with aclosing(response):
                 incoming = _Incoming(request, response, request_id)
-                incoming.take(await response.aread())
-            finally:
-                await response.aclose()
+                async for piece in response.aiter_raw():
+                    if not incoming.take(piece):
+                        break
+                return incoming.reply()
         except _BROKEN as error:
-            raise _failure(request, error) from None
-        return incoming.reply()
+            failed = _failure(request, error)
+        raise failed
 
     async def close(self) -> None:
         """Close the connection."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request
@@ -21,6 +21,9 @@ __all__ = ["Outcome", "Reading", "Verdict", "Watch", "judge", "judge_truncated"]
 #: Between two reads the pause grows with the time already waited, by this factor, up to the poll interval:
 #: short jobs are seen soon, long ones cost little, and a wait taken over by another process goes on at its pace.
 GROWTH = 0.5
+
+
+_V = TypeVar("_V", bound="Watch | Outcome")
 
 
 class Verdict(StrEnum):
@@ -48,8 +51,8 @@ class Reading:
 
 def judge(job: DataJobResponse) -> Reading:
     """Judge a job; total: whatever is neither COMPLETED nor FAILED is running, §2.3 (case does not matter)."""
-    known = {"COMPLETED": Verdict.COMPLETED, "FAILED": Verdict.FAILED}
-    verdict = known.get(job.status.upper(), Verdict.RUNNING)
+    known = {"completed": Verdict.COMPLETED, "failed": Verdict.FAILED}
+    verdict = known.get(job.status.lower(), Verdict.RUNNING)
     error = (job.error or "no reason given") if verdict is Verdict.FAILED else ""
     return Reading(verdict, job.status, error)
 
@@ -94,9 +97,15 @@ class Watch:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a watch that another process, perhaps of another version, has written."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        """Read a watch that another process, perhaps of another version, has written.
+
+        Raises:
+            UnexpectedReply: The values are not a watch.
+        """
+        watch = _made(cls, values, "the stored watch is none")
+        if watch.kind not in ("write", "query", "truncation"):
+            raise errors.UnexpectedReply(f"the stored watch has the unknown kind {watch.kind!r}")
+        return watch
 
     def to_json(self) -> dict[str, Any]:
         """Write the watch as a flat JSON object."""
@@ -171,11 +180,7 @@ class Outcome:
         Raises:
             UnexpectedReply: The values are not an outcome.
         """
-        known = {f.name for f in fields(cls)}
-        try:
-            outcome = cls(**{name: value for name, value in values.items() if name in known})
-        except TypeError:
-            raise errors.UnexpectedReply("the trigger's event is no outcome of a wait") from None
+        outcome = _made(cls, values, "the trigger's event is no outcome of a wait")
         if outcome.kind not in ("completed", "failed", "timed_out", "error"):
             raise errors.UnexpectedReply(f"the trigger's event has the unknown kind {outcome.kind!r}")
         return outcome
@@ -198,3 +203,11 @@ class Outcome:
         if isinstance(error, errors.JobError):
             error.job_id = self.subject
         raise error
+
+
+def _made(kind: type[_V], values: Any, otherwise: str) -> _V:
+    """Make a value of a flat JSON object; names that this version does not know are left out."""
+    try:
+        return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
+    except TypeError:  # no object, or one that lacks what every version has written
+        raise errors.UnexpectedReply(otherwise) from None

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, Literal, Self, TypeVar
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json
 
 from airflow_tds.client import errors
@@ -30,7 +30,12 @@ WriteOperation = Literal["upload", "append", "upsert"]
 ERROR_TEXT = 2048
 #: Ids beyond this are refused: no service's table is called so, and many servers cut longer paths.
 LONGEST_ID = 512
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: An answer's word for a job's status keeps this much: it travels in events and logs.
+STATUS_TEXT = 64
+#: A presigned URL's parameter of this many characters or more is taken for a secret.
+SHORTEST_SECRET = 8
+#: Controls of ASCII and C1 (a terminal obeys both), and Unicode's line ends.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TIME = TypeAdapter(datetime)
 _SUCCESS = range(200, 300)
 _M = TypeVar("_M", bound=BaseModel)
@@ -58,16 +63,27 @@ class Route(BaseModel):
         return self.path.format(**{name: _segment(name, value) for name, value in ids.items()})
 
     def overridden(self, line: str) -> Route:
-        """Give this route with another method and path, as in `PUT /v2/{table_id}`."""
+        """Give this route with another method and path, as in `PUT /v2/{table_id}`.
+
+        Raises:
+            ValueError: It is no route, or names other ids than this one.
+        """
         method, path = _parse_line(line)
+        if _ids(path) != _ids(self.path):
+            names = " and ".join(f"{{{name}}}" for name in _ids(self.path)) or "no id"
+            raise ValueError(f"the path names {names}, unlike {path!r}")
         return self.model_copy(update={"method": method, "path": path, "source": "set"})
 
 
 def _parse_line(line: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(GET|POST|PUT|PATCH|DELETE) (/\S*)", line)
+    found = re.fullmatch(r"(GET|POST|PUT|PATCH|DELETE) (/(?:[^\s#{}]|{\w+})*)", line)
     if found is None:
         raise ValueError(f"a route is written 'METHOD /path', not {line!r}")
     return found[1], found[2]
+
+
+def _ids(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
 
 
 def _fixed(line: str, section: str, repeat: Repeat = "always") -> Route:
@@ -105,7 +121,7 @@ class Initiation:
 
     job_id: str
     upload_url: SecretUrl
-    upload_headers: Mapping[str, str] = field(default_factory=dict)
+    upload_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     lifetime: float = 3600.0
 
 
@@ -156,7 +172,7 @@ class Wire(BaseModel):
     upload_url: tuple[str, ...] = ("/upload_url", "/presigned_url", "/url")
     upload_headers: tuple[str, ...] = ("/upload_headers",)
     expires_at: tuple[str, ...] = ("/expires_at",)
-    upload_url_lifetime: float = 3600.0
+    upload_url_lifetime: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     write_formats: tuple[str, ...] = ("json", "csv", "ndjson", "parquet")
     ready: tuple[int, ...] = (307,)
     pending: tuple[int, ...] = (202,)
@@ -168,13 +184,8 @@ class Wire(BaseModel):
     def _read_route_lines(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             return given
-        defaults = {name: info.default for name, info in cls.model_fields.items()}
-        return {
-            name: defaults[name].overridden(value)
-            if isinstance(defaults.get(name), Route) and isinstance(value, str)
-            else value
-            for name, value in given.items()
-        }
+        routes = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Route)}
+        return {name: _overridden(name, routes[name], v) if name in routes else v for name, v in given.items()}
 
     @classmethod
     def from_setting(cls, setting: Mapping[str, Any] | None) -> Self:
@@ -291,7 +302,7 @@ class Wire(BaseModel):
         return Initiation(
             _required(document, self.job_id, "initiation", "job_id"),
             SecretUrl(url),
-            _find(document, self.upload_headers, "initiation") or {},
+            _headers(_find(document, self.upload_headers, "initiation")),
             self._lifetime(reply, _find(document, self.expires_at, "initiation"), url),
         )
 
@@ -306,31 +317,46 @@ class Wire(BaseModel):
             if not location:
                 return Poll(DataJobResponse(status="FAILED", error="the redirect names no result (§7)"))
             return Poll(DataJobResponse(status="COMPLETED"), SecretUrl(location))
-        if reply.status in self.pending or not reply.content:
-            return Poll(DataJobResponse(status="PENDING"))
-        job = _job(_document(reply, "poll_query"), "poll_query")
-        if job.status.upper() == "COMPLETED":  # the result is what the redirect names; until then it is pending
-            job = job.model_copy(update={"status": "PENDING"})
+        pending = DataJobResponse(status="PENDING")
+        try:
+            job = _job(_document(reply, "poll_query"), "poll_query") if reply.content else pending
+        except errors.UnexpectedReply:
+            if reply.status not in self.pending:
+                raise
+            job = pending  # the status alone says it; what its body looks like is not shown (§4.2)
+        if job.status.lower() == "completed":  # the result is what the redirect names; until then it is pending
+            job = pending
         return Poll(job)
 
     def _lifetime(self, reply: Reply, told: Any, url: str) -> float:
-        """Seconds that an upload URL lives, by the server's own clock where it tells its time."""
-        now = _date(reply.headers.get("date", "")) or datetime.now(UTC)
+        """Seconds that an upload URL lives, rather too long than too short: a lease rests on it.
+
+        Moments are compared with the server's own clock. Where it does not tell its time, ours may be
+        wrong, so the assumed lifetime is the least.
+        """
+        least = 0.0
+        now = _date(reply.headers.get("date", ""))
+        if now is None:
+            now, least = datetime.now(UTC), self.upload_url_lifetime
         if told is not None:
-            return max(0.0, (_moment(told, "expires_at") - now).total_seconds())
-        return _lifetime_in(url, now) or self.upload_url_lifetime
+            return max(least, (_moment(told, "expires_at") - now).total_seconds())
+        found = _lifetime_in(url, now)
+        return self.upload_url_lifetime if found is None else max(least, found)
 
     def error(self, request: Request, reply: Reply) -> errors.TableServiceError | None:
         """Say what error a reply is, if it is one; redirects are errors except on the poll path."""
-        if reply.status in _SUCCESS or (request.operation == "poll_query" and reply.status in self.ready):
+        if reply.status in _SUCCESS:
+            return None
+        if request.operation == "poll_query" and reply.status in (*self.ready, *self.pending):
             return None
         text = _clean(reply.content)
+        if isinstance(request.target, SecretUrl):
+            text = _unsigned(text, request.target.reveal())
         message = f"{request.operation}, {request.subject}: HTTP {reply.status}{': ' if text else ''}{_detail(text)}"
         known: dict[str, Any] = {"status": reply.status, "body": text, "request_id": reply.request_id}
         if isinstance(request.target, SecretUrl):
-            kind = errors.LengthRequired if reply.status == 411 else errors.StorageRefused  # noqa: PLR2004  # §7
-            return _server_error(message, reply) or kind(message, **known)
-        return _server_error(message, reply) or self._refusal(request, reply, message, known)
+            return _storage_error(request, reply, message, known)
+        return _server_error(reply, message, known) or self._refusal(request, reply, message, known)
 
     def _refusal(self, request: Request, reply: Reply, message: str, known: dict[str, Any]) -> errors.TableServiceError:
         if reply.status in self.validation:
@@ -363,16 +389,26 @@ def describe(invalid: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in invalid.errors())
 
 
-def _server_error(message: str, reply: Reply) -> errors.ServerError | None:
+def _overridden(name: str, route: Route, given: Any) -> Route:
+    if isinstance(given, Route):
+        return given
+    try:
+        return route.overridden(given)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"{name}: {wrong}") from None
+
+
+def _storage_error(request: Request, reply: Reply, message: str, known: dict[str, Any]) -> errors.Refused:
+    unmeasured = request.body is not None and request.body.length is None
+    if reply.status == 411 or (reply.status == 501 and unmeasured):  # noqa: PLR2004  # S3 says 501 to chunked
+        return errors.LengthRequired(message, **known)
+    return _server_error(reply, message, known) or errors.StorageRefused(message, **known)
+
+
+def _server_error(reply: Reply, message: str, known: dict[str, Any]) -> errors.ServerError | None:
     if reply.status not in (408, 429) and reply.status < 500:  # noqa: PLR2004  # 5xx
         return None
-    return errors.ServerError(
-        message,
-        status=reply.status,
-        body=_clean(reply.content),
-        request_id=reply.request_id,
-        retry_after=retry_after(reply),
-    )
+    return errors.ServerError(message, **known, retry_after=retry_after(reply))
 
 
 def retry_after(reply: Reply) -> float | None:
@@ -394,7 +430,7 @@ def retry_after(reply: Reply) -> float | None:
 def _date(value: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -412,22 +448,29 @@ def _is_digits(value: Any) -> bool:
 
 
 def _lifetime_in(url: str, now: datetime) -> float | None:
-    """Find the expiry in a presigned URL's own parameters: S3 and GCS (date + seconds), Azure (se), S3 v2."""
-    query = {name.lower(): values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-    for prefix in ("x-amz-", "x-goog-"):
-        if f"{prefix}date" in query and _is_digits(query.get(f"{prefix}expires")):
-            begun = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-            return max(0.0, float(query[f"{prefix}expires"]) - (now - begun).total_seconds())
-    until = query.get("se") or query.get("expires")
-    return max(0.0, (_moment(until, "upload_url") - now).total_seconds()) if until else None
+    """Find the expiry in a presigned URL's own parameters: S3 and GCS (date + seconds), Azure (se), S3 v2.
+
+    Returns:
+        Seconds; None when the URL does not tell, or not in a form that is known.
+    """
+    try:
+        query = {name.lower(): values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        for prefix in ("x-amz-", "x-goog-"):
+            if f"{prefix}date" in query:
+                begun = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+                return (begun - now).total_seconds() + int(query[f"{prefix}expires"])
+        until = query.get("se") or query.get("expires")
+        return (_moment(until, "upload_url") - now).total_seconds() if until else None
+    except (KeyError, ValueError, errors.UnexpectedReply):
+        return None
 
 
 def _document(reply: Reply, operation: str) -> Any:
     try:
         return from_json(reply.content, cache_strings="keys", allow_inf_nan=False)
     except ValueError:
-        raise errors.UnexpectedReply(
-            f"{operation}: HTTP {reply.status} with a body that is no JSON: {_clean(reply.content)[:200]!r}"
+        raise errors.UnexpectedReply(  # without the body: it may be a bare presigned URL
+            f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes that are no JSON"
         ) from None
 
 
@@ -443,13 +486,17 @@ def _at(document: Any, pointer: str) -> Any:
     if not pointer:
         return document if isinstance(document, str) else None
     for key in pointer.removeprefix("/").split("/"):
-        document = document.get(key) if isinstance(document, dict) else None
+        name = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, list):
+            document = document[int(key)] if key.isdecimal() and int(key) < len(document) else None
+        else:
+            document = document.get(name) if isinstance(document, dict) else None
     return document
 
 
 def _required(document: Any, pointers: Sequence[str], operation: str, name: str) -> str:
     value = _find(document, pointers, operation)
-    if not isinstance(value, str | int) or value == "":
+    if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
         raise errors.UnexpectedReply(
             f"{operation}: the reply holds no {name} at {', '.join(p or 'its top' for p in pointers)}",
             field=name,
@@ -464,19 +511,48 @@ def _model(kind: type[_M], document: Any, operation: str) -> _M:
         raise errors.UnexpectedReply(f"{operation}: {describe(invalid)}") from None
 
 
+def _headers(found: Any) -> dict[str, str]:
+    """Read the header fields of a PUT; its framing is ours to choose, so fields that frame are left out."""
+    if not isinstance(found, dict | None) or not all(isinstance(v, str | int) for v in (found or {}).values()):
+        raise errors.UnexpectedReply("initiation: upload_headers is no object of texts", field="upload_headers")
+    framing = ("content-length", "transfer-encoding", "host", "connection")
+    return {name: str(value) for name, value in (found or {}).items() if name.lower() not in framing}
+
+
 def _job(document: Any, operation: str) -> DataJobResponse:
-    if isinstance(document, dict) and not isinstance(document.get("error"), str | None):
-        document = document | {"error": _reason(document["error"])}
-    return _model(DataJobResponse, document, operation)
+    """Read a job; its words go to logs and events, so they are made fit for them here."""
+    job = _model(DataJobResponse, _with_reason(document), operation)
+    error = None if job.error is None else _fit(job.error)[:ERROR_TEXT]
+    return job.model_copy(update={"status": _fit(job.status)[:STATUS_TEXT], "error": error})
+
+
+def _with_reason(document: Any) -> Any:
+    """Make one text of an error that is not text."""
+    if not isinstance(document, dict) or isinstance(document.get("error"), str | None):
+        return document
+    return document | {"error": _reason(document["error"])}
 
 
 def _reason(error: Any) -> str:
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
 
 
+def _unsigned(text: str, url: str) -> str:
+    """Take a presigned URL's parameters out of a text: stores like to quote what they refuse."""
+    for _, value in parse_qsl(urlsplit(url).query):
+        if len(value) >= SHORTEST_SECRET:
+            text = text.replace(value, "<redacted>").replace(quote(value, safe=""), "<redacted>")
+    return text
+
+
 def _clean(content: bytes) -> str:
-    """Make an answer's text fit for a log: short, and no control characters."""
-    return _CONTROL.sub(" ", content[:ERROR_TEXT].decode(errors="replace")).strip()
+    """Take as much of an answer as an error keeps."""
+    return _fit(content[:ERROR_TEXT].decode(errors="replace"))
+
+
+def _fit(text: str) -> str:
+    """Make text fit for a log: no control characters."""
+    return _CONTROL.sub(" ", text).strip()
 
 
 def _detail(text: str) -> str:
@@ -485,4 +561,4 @@ def _detail(text: str) -> str:
     except ValueError:
         return text[:200]
     detail = document.get("detail") if isinstance(document, dict) else None
-    return detail if isinstance(detail, str) else text[:200]
+    return _fit(detail) if isinstance(detail, str) else text[:200]

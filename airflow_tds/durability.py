@@ -21,11 +21,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient, UnknownLength
-from airflow_tds.client.models import DataJobResponse
+from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.payloads import Body
 from airflow_tds.client.waiting import Verdict, Watch, judge, judge_truncated
 from airflow_tds.client.wire import WriteOperation
@@ -53,7 +53,8 @@ VERSION = 1
 LEASE_MARGIN = 30.0
 
 Phase = Literal["intent", "initiated", "sent", "done", "failed_clean", "doubt"]
-UNFINISHED = ("intent", "initiated", "sent")
+#: A job that the service does not know, or not any more, §7: neither proves that nothing was applied.
+GONE = (404, 410)
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -120,12 +121,14 @@ class Record:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
+    def from_json(cls, values: Any) -> Self:
         """Read a record.
 
         Raises:
-            ValidationFailed: A newer version of this package wrote it, or it is no record.
+            ValidationFailed: Another version of this package wrote it, or it is no record.
         """
+        if not isinstance(values, Mapping) or values.get("phase") not in get_args(Phase):
+            raise errors.ValidationFailed("the stored record is damaged: it names no known phase")
         if values.get("v") != VERSION:
             raise errors.ValidationFailed(
                 f"the stored record has version {values.get('v')!r}, this package reads {VERSION};"
@@ -174,7 +177,7 @@ class MemoryStore:
         record: What is known already; None for nothing.
     """
 
-    name = "memory"
+    name = "memory only"
 
     def __init__(self, record: Record | None = None) -> None:
         self.record = record
@@ -224,11 +227,12 @@ class Policy:
     """What a connection says about its service.
 
     Attributes:
-        failed_jobs_are_atomic: A FAILED job certainly changed nothing.
+        failed_jobs_are_atomic: Whether a FAILED job certainly changed nothing; None when the connection does not
+            say: of an upsert it is assumed then, as another one mends it, of the others it is not.
         lease_margin: Seconds added to the lease.
     """
 
-    failed_jobs_are_atomic: bool = False
+    failed_jobs_are_atomic: bool | None = None
     lease_margin: float = LEASE_MARGIN
 
 
@@ -264,12 +268,12 @@ class Attached:
     Attributes:
         now: The clock, read before the job, POSIX seconds.
         job: The job; None when the service does not know it any more.
-        same_snapshot: Whether the table still has the snapshot of before the write.
+        unchanged: Whether the table certainly is as it was before the write.
     """
 
     now: float
     job: DataJobResponse | None
-    same_snapshot: bool
+    unchanged: bool
 
 
 @dataclass(frozen=True)
@@ -313,7 +317,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Attach:
-    """Go on with the recorded job; `settle` when it is another content's."""
+    """Go on with the recorded write; `settle` when it is another content's."""
 
     why: str
     settle: bool = False
@@ -364,37 +368,47 @@ def begin(
         return Start("no record: new write")
     since = generation.since(record)
     if record.phase == "failed_clean":
-        return Start(f"the earlier job {record.job_id} failed and changed nothing: new write")
+        return Start(f"the earlier {_work(record)} failed and changed nothing: new write")
     if record.phase == "doubt":
         return Ambiguous("an earlier doubt has not been settled by a person", may_still_apply=False)
-    if record.phase == "done":
+    if record.phase == "done" and since != "same":
         return _begin_after_done(record, since)
     if record.identity != identity:
-        raise errors.DifferentWrite(
-            f"the stored record is of another write ({record.op} on {record.table_id}, job {record.job_id or 'none'},"
-            f" {record.phase}); let that one finish with the task as it was, or delete the record once you know"
-            " whether it was applied"
-        )
+        raise _different(record)
     changed = bool(record.content and content) and record.content != content
-    if changed and since != "same":
-        return Attach(f"cleared with other data: job {record.job_id} must be settled first", settle=True)
     note = "; the source has changed since, the data that was sent first counts" if changed else ""
-    return Attach(
-        f"record {record.phase}: re-attached to {f'job {record.job_id}' if record.job_id else record.op}{note}"
-    )
+    if record.phase == "done":
+        return Adopt(f"{_work(record)} was done at {_utc(record.at)}: nothing is written{note}")
+    if changed and since != "same":
+        return Attach(f"cleared with other data: {_work(record)} must be settled first", settle=True)
+    return Attach(f"record {record.phase}: re-attached to {_work(record)}{note}")
 
 
-def _begin_after_done(record: Record, since: str) -> Start | Adopt | Ambiguous:
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.at))
-    if since == "same":
-        return Adopt(f"job {record.job_id} was done at {when}: nothing is written")
+def _begin_after_done(record: Record, since: str) -> Start | Ambiguous:
+    """Decide about a finished write that may be wanted again."""
+    done = f"{_work(record)} was done at {_utc(record.at)}"
     if since == "cleared":
-        return Start(f"job {record.job_id} was done at {when} and the task was cleared since: new write")
-    return Ambiguous(
-        f"job {record.job_id} was done at {when}, and a task of this DAG run was cleared since, perhaps this one",
-        may_still_apply=False,
-        doubt=True,
+        return Start(f"{done} and the task was cleared since: new write")
+    why = f"{done}, and a task of this DAG run was cleared since, perhaps this one"
+    return Ambiguous(why, may_still_apply=False, doubt=True)
+
+
+def _different(record: Record) -> errors.DifferentWrite:
+    """Say that the task asks for another write than the one it must first account for."""
+    way = "clear the task to write anew" if record.phase == "done" else "let that one finish with the task as it was"
+    return errors.DifferentWrite(
+        f"the stored record is of another write ({record.op} on table {record.table_id}, {_work(record)},"
+        f" {record.phase}); {way}, or delete the record once you know whether it was applied"
     )
+
+
+def _work(record: Record) -> str:
+    """Name what a record is about: its job, or the operation that has none."""
+    return f"job {record.job_id}" if record.job_id else record.op
+
+
+def _utc(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
 
 
 def weigh(
@@ -412,9 +426,9 @@ def weigh(
     Returns:
         What to do.
     """
-    leased = read.now < record.lease and record.phase != "sent"
+    leased = read.now < record.lease
     if read.job is None:
-        if read.now < record.lease:
+        if leased:
             return Hold(f"job {record.job_id} is not known to the service", record.lease)
         return Ambiguous(f"job {record.job_id} is not known to the service any more, which proves nothing")
     reading = judge(read.job)
@@ -423,37 +437,48 @@ def weigh(
             return Ambiguous("the earlier content was written; the new one was not", may_still_apply=False)
         return Adopt(f"job {record.job_id} COMPLETED")
     if reading.verdict is Verdict.FAILED:
-        if leased:
+        if leased and record.phase != "sent":
             return Hold(f"job {record.job_id} FAILED, but its data may still arrive", record.lease)
         return _weigh_failed(record, read, reading.error, policy)
-    return _weigh_running(record, read, no_data_statuses)
+    return _weigh_running(record, read, reading.status, no_data_statuses)
 
 
 def _weigh_failed(record: Record, read: Attached, error: str, policy: Policy) -> Start | Clean | Ambiguous:
-    atomic = policy.failed_jobs_are_atomic or record.op in ("overwrite", "upsert")
-    if not (read.same_snapshot or atomic):
-        return Ambiguous(
-            f"job {record.job_id} FAILED ({error}), and the table has changed since", may_still_apply=False
-        )
+    atomic = policy.failed_jobs_are_atomic
+    if atomic is None:
+        atomic = record.op == "upsert"
+    if not (read.unchanged or atomic):
+        why = f"job {record.job_id} FAILED ({error}), and the table may have changed since"
+        return Ambiguous(why, may_still_apply=False)
     if record.phase != "sent":
-        return Start(f"job {record.job_id} never got its data ({error}): new write")
+        return Start(f"job {record.job_id} failed and changed nothing ({error}): new write")
     return Clean(f"job {record.job_id} failed: {error}")
 
 
-def _weigh_running(record: Record, read: Attached, no_data_statuses: tuple[str, ...]) -> Start | Hold | Ambiguous:
-    job_id, status = record.job_id, read.job.status if read.job else ""
+def _weigh_running(
+    record: Record, read: Attached, status: str, no_data_statuses: tuple[str, ...]
+) -> Start | Hold | Ambiguous:
+    job = f"job {record.job_id}"
     no_data = status.upper() in [known.upper() for known in no_data_statuses]
     if record.phase == "sent" and not no_data:
-        return Hold(f"job {job_id} is {status}")
+        return Hold(f"{job} is {status}")
     if read.now < record.lease:
-        return Hold(f"job {job_id} is {status}; its data may still arrive", record.lease)
+        return Hold(f"{job} is {status}; its data may still arrive", record.lease)
     if record.phase == "sent":
-        return Ambiguous(f"the data of job {job_id} was accepted, yet it says {status}, which means no data")
+        return Ambiguous(f"the data of {job} was accepted, yet it says {status}, which means no data")
     if no_data:
-        return Start(f"job {job_id} is {status} and can no longer get data: new write")
-    if record.seen and status.upper() != record.seen.upper():
-        return Hold(f"job {job_id} is {status}; it had been {record.seen}, so its data arrived")
-    return Ambiguous(f"job {job_id} is {status}, as before its data was sent, which proves nothing")
+        return Start(f"{job} is {status} and can no longer get data: new write")
+    arrived = status.upper() != record.seen.upper() if record.seen else bool(no_data_statuses)
+    if arrived:
+        return Hold(f"{job} is {status}, as its data has arrived")
+    return Ambiguous(f"{job} is {status}, perhaps as before its data was sent, which proves nothing")
+
+
+def _unchanged(record: Record, info: DatasetInfoResponse) -> bool:
+    """Say whether a table certainly is as it was; without a snapshot only one that has no rows tells."""
+    if record.snapshot:
+        return info.snapshot_id == record.snapshot
+    return not info.snapshot_id and record.rows == info.row_count == 0
 
 
 # ---------------------------------------------------------------------------------------------- acting
@@ -481,7 +506,7 @@ class _Once:
         self._store.save(stored)
         return stored
 
-    def _doubtful(self, found: Ambiguous, record: Record) -> errors.AmbiguousWriteError:
+    def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:
         """Say what is known and the ways on; a doubt about a finished write is stored first."""
         if found.doubt:
             record = self._save(record, "doubt")
@@ -489,16 +514,17 @@ class _Once:
         text = (
             f"It cannot be known whether {record.op} on table {record.table_id} was applied: {found.why}."
             f" Nothing more was written. Job: {record.job_id or 'none'}; phase: {record.phase};"
-            f" snapshot before: {record.snapshot or 'none'}, now: {self._snapshot(record.table_id)};"
-            f" rows before: {record.rows}; data accepted until:"
-            f" {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(record.lease)) if record.lease else 'unknown'}."
-            f" The earlier write {may}. Look at the table, then either set `phase` to `done` in {self._store.name}"
-            " (it was applied), or delete that record and clear the task (it was not, and can not be any more)."
+            f" last status: {status or 'none'}; snapshot before: {record.snapshot or 'none'} ({record.rows} rows),"
+            f" now: {self._snapshot(record.table_id)};"
+            f" data accepted until: {_utc(record.lease) if record.lease else 'unknown'}."
+            f" The earlier write {may}. The record is in {self._store.name}. Look at the table: if it was applied,"
+            " delete the record and mark the task as success; if it was not, and can not be any more, delete the record"
+            " and clear the task."
         )
         return errors.AmbiguousWriteError(text, may_still_apply=found.may_still_apply)
 
     def _snapshot(self, table_id: str) -> str:
-        """Read the table's snapshot and row count for a text; a failure to read is no other error."""
+        """Read the table's snapshot and row count for a text; that this fails is told in the text."""
         try:
             info = self._client.info(table_id)
         except errors.TableServiceError as error:
@@ -562,7 +588,9 @@ class WriteOnce(_Once):
     def _follow(self, record: Record, watch: Watch, *, settle: bool) -> Wait | Done:
         """Look at the recorded job until there is something to wait for, or the end."""
         while True:
-            step = self._weigh(record, settle=settle)
+            read = self._read(record)
+            no_data = self._client.wire.no_data_statuses
+            step = weigh(record, read, settle=settle, policy=self._policy, no_data_statuses=no_data)
             if isinstance(step, Hold):
                 return self._hold(record, watch, step)
             self._log.info("%s: %s", record.table_id, step.why)
@@ -570,35 +598,33 @@ class WriteOnce(_Once):
                 self._save(record, "done")
                 return Done(record.job_id)
             if isinstance(step, Ambiguous):
-                raise self._doubtful(step, record)
+                raise self._doubtful(step, record, read.job.status if read.job else "")
             record = self._save(record, "failed_clean")
             if isinstance(step, Clean) and not settle:
                 raise errors.JobFailed(step.why, job_id=record.job_id)
             record, settle = self._start(), False
 
-    def _weigh(self, record: Record, *, settle: bool) -> Start | Adopt | Hold | Clean | Ambiguous:
+    def _read(self, record: Record) -> Attached:
         now = self._now()  # before the job: what the job says later than the lease's end is final
-        try:
-            job = self._client.get_job(record.job_id)
-        except errors.NotFound:
-            job = None
+        job = self._job(record.job_id)
         failed = job is not None and judge(job).verdict is Verdict.FAILED
-        same = failed and (self._client.info(record.table_id).snapshot_id or "") == record.snapshot
-        return weigh(
-            record,
-            Attached(now, job, same),
-            settle=settle,
-            policy=self._policy,
-            no_data_statuses=self._client.wire.no_data_statuses,
-        )
+        return Attached(now, job, failed and _unchanged(record, self._client.info(record.table_id)))
+
+    def _job(self, job_id: str) -> DataJobResponse | None:
+        try:
+            return self._client.get_job(job_id)
+        except errors.Refused as refused:
+            if refused.status in GONE:
+                return None
+            raise
 
     def _hold(self, record: Record, watch: Watch, step: Hold) -> Wait:
-        until = min(watch.deadline, step.until or watch.deadline)
-        if self._now() >= watch.deadline:
-            waited = self._now() - watch.started
+        until = watch.deadline if step.until is None else min(watch.deadline, step.until)
+        now = self._now()
+        if now >= watch.deadline:
+            waited = now - watch.started
             raise errors.WaitTimedOut(f"{step.why} after {waited:.0f} s; it goes on", job_id=record.job_id)
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
-        self._log.info("%s: %s; waiting until %s at the latest", record.table_id, step.why, when)
+        self._log.info("%s: %s; waiting until %s at the latest", record.table_id, step.why, _utc(until))
         return Wait(replace(watch, kind="write", subject=record.job_id, deadline=until))
 
     def _start(self) -> Record:
@@ -624,7 +650,7 @@ class WriteOnce(_Once):
         self._log.info("%s: %s is job %s", write.table_id, write.op, initiation.job_id)
         try:
             client.send_data(initiation, body, unknown_length=write.unknown_length)
-        except (errors.TransportFailed, errors.ServerError) as error:
+        except errors.TableServiceError as error:
             if error.outcome != "unknown":
                 raise
             self._log.warning("%s; the data may have arrived, so job %s is watched", error, initiation.job_id)
@@ -634,6 +660,8 @@ class WriteOnce(_Once):
     def _seen(self, job_id: str) -> str:
         try:
             return self._client.get_job(job_id).status
+        except errors.Stopped:
+            raise
         except errors.TableServiceError as error:
             self._log.warning("the job's status before its data is not known: %s", error)
             return ""
@@ -695,16 +723,20 @@ class TruncateOnce(_Once):
         if now < watch.deadline:
             return Wait(replace(watch, kind="truncation", subject=self._table_id, snapshot=record.snapshot))
         if record.phase == "intent":
-            raise self._doubtful(Ambiguous("the truncation was about to be sent when an earlier try ended"), record)
-        waited = now - watch.started
-        raise errors.WaitTimedOut(f"table {self._table_id} still has {reading.status} after {waited:.0f} s")
+            raise self._doubtful(Ambiguous("the request had no answer, or a try ended when about to send it"), record)
+        raise errors.WaitTimedOut(
+            f"table {self._table_id} still has {reading.status} after {now - watch.started:.0f} s; the truncation was"
+            " sent once and is not sent again: to send another, delete the record in"
+            f" {self._store.name} and clear the task"
+        )
 
     def _start(self) -> Record:
         """Record the intent, then send; what certainly was not sent leaves no intent behind."""
         before = self._client.info(self._table_id)
+        empty = judge_truncated(before).verdict is Verdict.COMPLETED  # a service that does not tell is sent nothing
         snapshot, rows = before.snapshot_id or "", before.row_count
         record = Record("truncate", self._table_id, self._identity, "", "intent", snapshot=snapshot, rows=rows)
-        if rows == 0:
+        if empty:
             self._log.info("%s: has no rows, so nothing is sent", self._table_id)
             return self._save(record, "done")
         record = self._save(record, "intent")
@@ -747,6 +779,7 @@ class QueryOnce(_Once):
         super().__init__(client, store, generation, log)
         self._request = request
         self._identity = identity
+        self._followed: Record | None = None
 
     def _record(self) -> Record | None:
         """Read this generation's record of this query."""
@@ -765,8 +798,8 @@ class QueryOnce(_Once):
         return record is not None and record.phase == "done"
 
     def finish(self) -> None:
-        """Store that the result was kept."""
-        self._save(_known(self._record()), "done")
+        """Store that the result of `advance` was kept."""
+        self._save(_known(self._followed), "done")
 
     def advance(self, watch: Watch) -> Wait | Done:
         """Go as far as possible without waiting.
@@ -781,18 +814,21 @@ class QueryOnce(_Once):
             JobFailed: The query failed.
             WaitTimedOut: The deadline has passed; the query goes on.
         """
-        record = self._record()
-        if record is not None and record.phase == "done":
+        record = self._followed = self._record()
+        if record is None:
+            return self._look(self._start(), watch)
+        if record.phase == "done":
             return Done(record.job_id)
         try:
-            return self._look(record or self._start(), watch)
-        except errors.NotFound:
-            if record is None:
+            return self._look(record, watch)
+        except errors.Refused as refused:
+            if refused.status not in GONE:
                 raise
             self._log.info("query %s is not known any more: a new one is started", record.job_id)
-            return self._look(self._start(), watch)
+        return self._look(self._start(), watch)
 
     def _look(self, record: Record, watch: Watch) -> Wait | Done:
+        self._followed = record
         query = replace(watch, kind="query", subject=record.job_id)
         outcome = query.outcome(self._client.look(query), self._now())
         if outcome is None:

@@ -1,0 +1,77 @@
+"""A record is JSON that outlives its process, its writer's version and a careless edit."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_tds.client import errors
+from airflow_tds.durability import MemoryStore, Record, TaskStore
+
+RECORD = Record("append", "t", "this", "c1", "sent", job_id="j1", rows=3, lease=1.5, seen="AWAITING", max_tries=2)
+
+
+def test_a_record_survives_json() -> None:
+    assert Record.from_json(json.loads(json.dumps(RECORD.to_json()))) == RECORD
+
+
+def test_a_record_stays_below_a_kilobyte() -> None:
+    assert len(json.dumps(RECORD.to_json())) < 1024
+
+
+def test_unknown_fields_of_a_record_are_ignored() -> None:
+    assert Record.from_json(RECORD.to_json() | {"later": 1}) == RECORD
+
+
+def test_a_record_of_another_version_is_refused() -> None:
+    with pytest.raises(errors.ValidationFailed, match=r"version 2, this package reads 1; upgrade it, or delete"):
+        Record.from_json(RECORD.to_json() | {"v": 2})
+
+
+@pytest.mark.parametrize("values", ["text", 1, ["sent"], {}, RECORD.to_json() | {"phase": "finished"}])
+def test_what_is_no_record_is_refused(values: Any) -> None:
+    with pytest.raises(errors.ValidationFailed, match="damaged"):
+        Record.from_json(values)
+
+
+def test_a_record_that_lacks_a_field_is_refused() -> None:
+    values = RECORD.to_json()
+    del values["identity"]
+    with pytest.raises(errors.ValidationFailed, match=r"damaged: .*identity"):
+        Record.from_json(values)
+
+
+def test_memory_keeps_a_record_for_the_life_of_a_process() -> None:
+    store = MemoryStore()
+    assert store.load() is None
+    store.save(RECORD)
+    assert store.load() == RECORD
+
+
+class Accessor:
+    """What Airflow gives a task: JSON values by key."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[str, timedelta]] = {}
+
+    def get(self, key: str) -> Any:
+        return json.loads(self.kept[key][0]) if key in self.kept else None
+
+    def set(self, key: str, value: Any, *, retention: timedelta) -> None:
+        self.kept[key] = json.dumps(value), retention
+
+
+def test_the_tasks_store_keeps_a_record_under_its_key_for_as_long_as_it_is_told() -> None:
+    accessor = Accessor()
+    store = TaskStore(accessor, "key", timedelta(days=3))
+    assert store.load() is None
+    store.save(RECORD)
+    assert store.load() == RECORD
+    assert accessor.kept["key"][1] == timedelta(days=3)
+
+
+def test_the_tasks_store_says_where_a_person_finds_the_record() -> None:
+    assert TaskStore(Accessor(), "key", timedelta(days=3)).name == "the task's state store, key key"

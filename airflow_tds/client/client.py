@@ -630,7 +630,7 @@ class blocking(Generic[P, R]):  # noqa: N801  # reads as a decorator
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if client is None:
                 raise TypeError(f"{operation.__name__} needs a client: TableClient(...).{operation.__name__}(...)")
-            return finish(operation(client.operations, *args, **kwargs))
+            return finish(operation(client._operations, *args, **kwargs))  # noqa: SLF001  # a method of that class
 
         call.__signature__ = self._signature  # type: ignore[attr-defined]  # read by inspect.signature
         return call
@@ -660,7 +660,7 @@ class TableClient:
         transfer_timeout: float = TRANSFER_TIMEOUT,
     ) -> None:
         self._runtime = BlockingRuntime(Access(base_url, token, ca_bundle))
-        self.operations = Operations(self._runtime, wire, transfer_timeout=transfer_timeout)
+        self._operations = Operations(self._runtime, wire, transfer_timeout=transfer_timeout)
 
     info = blocking(Operations.info)
     get_job = blocking(Operations.get_job)
@@ -684,12 +684,12 @@ class TableClient:
     @property
     def wire(self) -> Wire:
         """The wire map in use."""
-        return self.operations.wire
+        return self._operations.wire
 
     @property
     def transfer_timeout(self) -> float:
         """Seconds that one upload may take at most."""
-        return self.operations.transfer_timeout
+        return self._operations.transfer_timeout
 
     def stop(self) -> None:
         """End the work of another frame of this thread before its next request, piece or pause.

@@ -1,0 +1,125 @@
+"""The arrows of the house: who may import whom, imports inside functions included; and what importing costs."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_tds
+
+PACKAGE = Path(airflow_tds.__file__).parent
+#: Each room may import those before it.
+ORDER = (
+    "client.errors",
+    "client.models",
+    "client.filters",
+    "client.payloads",
+    "client.messages",
+    "client.wire",
+    "client.waiting",
+    "client.runtime",
+    "client.client",
+    "durability",
+    "hooks",
+    "polling",
+    "triggers",
+    "operators",
+)
+#: Rooms beside the line: they import nothing of it.
+ASIDE = ("", "client", "compat", "provider_info")
+#: What the embedded service may know of the client: it must be able to disagree with it.
+FOR_LOCAL = {"client.errors", "client.models", "client.wire"}
+FILES = {
+    path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".").removesuffix("__init__").rstrip("."): path
+    for path in PACKAGE.rglob("*.py")
+}
+LOCAL = [name for name in FILES if name.split(".")[0] == "local"]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Name every module that a file imports, wherever the import stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the arrows"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole.removeprefix("airflow_tds.") in FILES else node.module or ""
+
+
+def own(path: Path) -> set[str]:
+    """Name the rooms of the house that a file imports."""
+    names = {name for name in imported(path) if name.split(".")[0] == "airflow_tds"}
+    return {name.removeprefix("airflow_tds").lstrip(".") for name in names}
+
+
+def test_every_room_has_its_place() -> None:
+    assert set(FILES) == {*ORDER, *ASIDE, *LOCAL}
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_a_room_imports_those_before_it_only(room: str) -> None:
+    before = set(ORDER[: ORDER.index(room)])
+    aside = {"", "compat", "provider_info"} if not room.startswith("client") else {""}
+
+    assert own(FILES[room]) <= before | aside
+
+
+def test_waiting_and_runtime_do_not_know_each_other() -> None:
+    assert "client.waiting" not in own(FILES["client.runtime"])
+
+
+@pytest.mark.parametrize("room", ASIDE)
+def test_a_room_beside_the_line_imports_nothing_of_it(room: str) -> None:
+    assert own(FILES[room]) <= {""}
+
+
+@pytest.mark.parametrize("room", LOCAL)
+def test_the_embedded_service_knows_only_what_travels(room: str) -> None:
+    assert {name for name in own(FILES[room]) if name.split(".")[0] != "local"} <= FOR_LOCAL
+
+
+@pytest.mark.parametrize("room", [name for name in FILES if name not in LOCAL])
+def test_nothing_needs_the_embedded_service(room: str) -> None:
+    assert not [name for name in own(FILES[room]) if name.split(".")[0] == "local"]
+
+
+@pytest.mark.parametrize("room", [name for name in FILES if name.split(".")[0] in ("client", "local")])
+def test_client_and_embedded_service_do_not_know_airflow(room: str) -> None:
+    assert "airflow" not in {name.split(".")[0] for name in imported(FILES[room])}
+
+
+def test_one_room_talks_http() -> None:
+    assert [room for room, path in FILES.items() if "httpx" in {n.split(".")[0] for n in imported(path)}] == [
+        "client.runtime"
+    ]
+
+
+def loaded_by(*statements: str) -> set[str]:
+    """Give the modules that a fresh interpreter has loaded after some statements."""
+    script = "\n".join([*statements, "import json, sys", "print(json.dumps(list(sys.modules)))"])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_parsing_a_dag_loads_no_more_of_the_house_than_operators_and_errors() -> None:
+    airflow = loaded_by("import airflow.providers.common.compat.sdk as sdk", "sdk.BaseOperator, sdk.BaseHook, sdk.conf")
+    ours = loaded_by("import airflow_tds.operators") - airflow
+
+    assert {name for name in ours if name.split(".")[0] == "airflow_tds"} <= {
+        "airflow_tds",
+        "airflow_tds.client",
+        "airflow_tds.client.errors",
+        "airflow_tds.compat",
+        "airflow_tds.operators",
+    }
+    assert not {name.split(".")[0] for name in ours} & {"httpx", "duckdb", "pydantic", "starlette", "uvicorn"}
+
+
+def test_the_embedded_service_is_loaded_when_it_is_used() -> None:
+    assert not loaded_by("import airflow_tds.local") & {"duckdb", "uvicorn", "starlette", "httpx"}

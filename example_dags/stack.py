@@ -197,9 +197,10 @@ class Stack:
 
     def stop(self) -> None:
         """Stop everything; no process is left. Idempotent."""
-        reporting = [child for role, child in self._children.items() if role != "api-server"]
-        stop(reporting, grace=5)  # a triggerer notices the end of its runner only 10 s later
-        stop(list(self._children.values()))  # the API last: the others report to it
+        for role in ("scheduler", "triggerer", "dag-processor", "api-server"):  # the API last: the others report to it
+            stop(
+                [child for name, child in self._children.items() if name == role], grace=3
+            )  # running tasks may take long
         self._children.clear()
 
     def processes(self, role: str | None = None) -> list[Process]:

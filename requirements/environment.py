@@ -273,6 +273,6 @@ def _show(text: str, *, terminal: bool) -> None:
 
 def _last_line(log: Path) -> str:
     with log.open("rb") as stream:
-        stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2000))
-        lines = stream.read().decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines[:-1]) if line.strip()), "starting")
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - 4000))
+        lines = [line.strip() for line in stream.read().decode(errors="replace").split("\n")[:-1]]
+    return next((line for line in reversed(lines) if line and not line.startswith("WARNING")), "starting")

@@ -3,9 +3,11 @@
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import environment
@@ -128,3 +130,32 @@ def test_a_failure_shows_the_end_of_the_log_and_names_it(clone: Path) -> None:
         environment._run(command, clone, dict(os.environ), "Installing")
     assert "no such package" in str(found.value)
     assert str(clone / ".venv" / f"{environment.NAME}.log") in str(found.value)
+
+
+MAKE = """
+import os, sys
+from pathlib import Path
+import environment, processes
+processes.stop_on_signals()
+print("making", flush=True)
+try:
+    environment._run((sys.executable, "-c", "import time; time.sleep(60)"), Path(sys.argv[1]), os.environ, "Installing")
+except processes.Interrupted:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_making_it_can_be_interrupted_and_leaves_no_process(
+    clone: Path, root: Path, number: int, living: Callable[[], set[int]]
+) -> None:
+    log = clone / "log"
+    env = {**os.environ, "PYTHONPATH": str(root / "requirements")}
+    child = Child((sys.executable, "-c", MAKE, str(clone)), env=env, log=log)
+    assert reads(log, "making")
+    while len(family := child.family()) < 2:
+        assert child.exit_code() is None, child.tail()
+    child.send(number)
+    assert reads(log, "interrupted")
+    assert {process.pid for process in family if process.pid != child.pid}.isdisjoint(living())
+    stop([child])

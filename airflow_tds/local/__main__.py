@@ -12,8 +12,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.local.service import Service
-from airflow_tds.local.store import StoreInUse
+from airflow_tds.local.store import StoreUnavailable
 
 __all__ = ["main"]
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _service(options) as service:
             _announce(service, options)
             stop.wait()
-    except (StoreInUse, OSError) as refused:
+    except (StoreUnavailable, ValidationFailed, OSError) as refused:
         print(f"airflow_tds.local: {refused}", file=sys.stderr)  # noqa: T201  # a command's output
         return 1
     return 0

@@ -136,6 +136,7 @@ def build_app(store: Store, storage: Storage, settings: Settings, requests: dequ
         _route("get_result", "GET", PATHS["get_result"], storage.get_result),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    app.router.redirect_slashes = False  # a 307 means that a result is ready, §4.2
     return _Recorder(app, requests)
 
 
@@ -288,7 +289,7 @@ class _Recorder:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["path"] = scope["raw_path"].decode("ascii")
+        scope["path"] = scope["raw_path"].decode("latin-1")
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -36,6 +36,7 @@ DEFAULT_FORMAT: ResultFormat = "parquet"
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 #: Deeper groups are refused: the engine's parser has its own, worse limit.
 _DEEPEST = 32
+_MOST_DIGITS = 38
 _INTEGRAL = re.compile(r"[+-]?[0-9]+")
 
 
@@ -225,17 +226,21 @@ def _bound(column: Column, value: float | str) -> tuple[str, str]:
     if column.kind == "number":
         if not column.is_number(text):
             raise _unfit(column, value)
-        return (text, column.type) if column.floats else _exact(text)
+        return (text, column.type) if column.floats else _exact(column, text)
     if not column.denotes(text):
         raise _unfit(column, value)
     return text, column.type
 
 
-def _exact(text: str) -> tuple[str, str]:
+def _exact(column: Column, text: str) -> tuple[str, str]:
     """Compare whole and decimal columns with exactly the value given: 1.5 is not 2, nor is 2^53 + 1 near 2^53."""
-    plain = format(Decimal(text), "f")
-    _, _, fraction = plain.partition(".")
-    return plain, "HUGEINT" if _INTEGRAL.fullmatch(plain) else f"DECIMAL(38,{min(len(fraction), 38)})"
+    number = Decimal(text)
+    if abs(number.adjusted()) > _MOST_DIGITS:  # before it is written out: 1e999999999 would fill the memory
+        raise _unfit(column, text)
+    plain = format(number, "f")
+    if _INTEGRAL.fullmatch(plain):
+        return plain, "HUGEINT"
+    return plain, f"DECIMAL({_MOST_DIGITS},{min(len(plain.partition('.')[2]), _MOST_DIGITS)})"
 
 
 def _number_text(column: Column, value: float) -> str:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -44,7 +45,7 @@ class Service:
         wire: Which routes it serves; None for the defaults.
 
     Raises:
-        StoreInUse: At start, another process serves the directory.
+        StoreUnavailable: At start, another service has the directory, or its database cannot be read.
         OSError: At start, the address cannot be listened on.
     """
 
@@ -68,6 +69,7 @@ class Service:
         self._address = (host, port)
         self._job_delay = job_delay
         self._settings = Settings(self.token, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
+        self._running = ExitStack()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
 
     def __enter__(self) -> Self:
@@ -83,26 +85,21 @@ class Service:
 
     def start(self) -> None:
         """Start serving; on return the service answers."""
-        listener = _listen(*self._address)
-        try:
-            self._store = Store(self._directory)
-        except BaseException:
-            listener.close()
-            raise
-        self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
-        for table_id in self._tables:
-            self._store.create_table(table_id)
-        storage = Storage(self._store, Signer(self._store.signing_key()))
-        self._worker = Worker(self._store, self._job_delay)
-        self._worker.start()
-        self._server = _Server(build_app(self._store, storage, self._settings, self._log), listener)
-        self._server.start()
+        with ExitStack() as started:
+            listener = started.enter_context(_listen(*self._address))
+            self._store = started.enter_context(Store(self._directory))
+            for table_id in self._tables:
+                self._store.create_table(table_id)
+            storage = Storage(self._store, Signer(self._store.signing_key()))
+            self._worker = started.enter_context(Worker(self._store, self._job_delay))
+            app = build_app(self._store, storage, self._settings, self._log)
+            started.enter_context(_Server(app, listener))
+            self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
+            self._running = started.pop_all()
 
     def stop(self) -> None:
         """Stop serving; a job under way stays queued and goes on at the next start."""
-        self._server.stop()
-        self._worker.stop()
-        self._store.close()
+        self._running.close()
 
     @property
     def url(self) -> str:
@@ -151,18 +148,18 @@ class _Server(uvicorn.Server):
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._announce, daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Serve; on return the first request is answered."""
         self._thread.start()
         self._ready.wait()
         if not self.started:
             raise RuntimeError("the HTTP server did not start")
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         """End open connections and stop."""
         self.should_exit = True
         self._thread.join()
-        self._listener.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell `start` that requests are answered from now on."""

@@ -1,6 +1,6 @@
 """The store: one database file that holds tables, their catalog and the jobs, and its copies in memory.
 
-A data directory holds `store.duckdb`, `payloads/<job id>`, `results/<job id>`, `tmp/` and `signing.key`.
+A data directory holds `store.duckdb`, `payloads/<job id>`, `results/<job id>`, `tmp/`, `signing.key` and `lock`.
 What is acknowledged is on disk first; reads of the catalog and of jobs never touch the disk. A job's change
 of data and its COMPLETED status are one transaction, so a job is applied at most once, whenever the process
 dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied. No index and no primary
@@ -9,6 +9,7 @@ key: one process keeps ids unique, and replaying indexes is where crash recovery
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TextIO
 from uuid import uuid4
 
 import duckdb
@@ -29,7 +30,7 @@ from airflow_tds.client.errors import Conflict, JobNotFound, TableNotFound, Vali
 from airflow_tds.local.columns import Column
 from airflow_tds.local.sql import literal, relation
 
-__all__ = ["Job", "Kind", "Status", "Store", "StoreInUse", "Table"]
+__all__ = ["Job", "Kind", "Status", "Store", "StoreUnavailable", "Table"]
 
 Kind = Literal["upload", "append", "upsert", "truncate", "query"]
 Status = Literal["awaiting", "queued", "completed", "failed"]
@@ -53,8 +54,8 @@ CREATE TABLE IF NOT EXISTS meta.jobs(
 """
 
 
-class StoreInUse(Exception):  # a state, told in one sentence
-    """Another process serves this data directory."""
+class StoreUnavailable(Exception):  # a state, told in one sentence
+    """Another service has this data directory, or its database cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +140,11 @@ class Store:
         clock: POSIX seconds; tests may turn it.
 
     Raises:
-        StoreInUse: Another process serves the directory.
+        StoreUnavailable: Another service has the directory, or its database cannot be read.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
-        self.directory = directory
+        self.directory = directory.resolve()
         self.clock = clock
         self.changed = threading.Condition(threading.RLock())
         self._tables: dict[str, Table] = {}
@@ -154,11 +155,16 @@ class Store:
         self._open: set[DuckDBPyConnection] = set()
         self._sizes: dict[str, int] = {}
         self._receiving: dict[str, int] = {}
+        self.broken = False
         for folder in (self.payloads, self.results, self._tmp):
             folder.mkdir(parents=True, exist_ok=True)
-        self.broken = False
-        self._connection = self._connect()
-        self._recover()
+        self._lock = _lock(self.directory)
+        try:
+            self._connection = self._connect()
+            self._recover()
+        except duckdb.Error as failure:
+            self._lock.close()
+            raise StoreUnavailable(f"{self.directory} cannot be opened: {str(failure).partition(chr(10))[0]}") from None
 
     def __enter__(self) -> Self:
         """Give the open store."""
@@ -171,6 +177,8 @@ class Store:
     def close(self) -> None:
         """Close the database; what was acknowledged stays."""
         self._connection.close()
+        fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for a forked child that still has the file
+        self._lock.close()
 
     # ---- files
 
@@ -522,25 +530,34 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def _lock(directory: Path) -> TextIO:
+    """Take the directory for this store, until the file is closed or the process ends.
+
+    DuckDB's own lock keeps other processes out, not a second store in this one.
+    """
+    file = (directory / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise StoreUnavailable(f"another service uses {directory}") from None
+    return file
+
+
 def _open(path: Path, *reachable: Path) -> DuckDBPyConnection:
     """Open the database so that SQL reaches the given directories and nothing else, and fetches nothing."""
-    try:
-        connection = duckdb.connect(
-            str(path),
-            config={
-                "threads": os.cpu_count() or 2,
-                "memory_limit": "1GB",
-                "temp_directory": str(reachable[-1]),
-                "storage_compatibility_version": "v1.5.0",  # either supported version opens the file
-                "python_enable_replacements": "false",  # else unknown tables are looked up in Python variables
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-            },
-        )
-    except duckdb.IOException as refused:
-        if "lock" not in str(refused):
-            raise
-        raise StoreInUse(f"another process serves {path.parent}") from None
+    connection = duckdb.connect(
+        str(path),
+        config={
+            "threads": os.cpu_count() or 2,
+            "memory_limit": "1GB",
+            "temp_directory": str(reachable[-1]),
+            "storage_compatibility_version": "v1.5.0",  # either supported version opens the file
+            "python_enable_replacements": "false",  # else unknown tables are looked up in Python variables
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        },
+    )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = [{', '.join(literal(str(folder)) for folder in reachable)}]")
     connection.execute("SET enable_external_access = false")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Self
 
 import duckdb
 
@@ -28,7 +29,7 @@ _BETWEEN_OPENINGS = 1.0
 
 
 class Worker:
-    """Runs a store's jobs from `start` to `stop`.
+    """Runs a store's jobs, as a context manager.
 
     Args:
         store: The store.
@@ -43,12 +44,13 @@ class Worker:
         lanes = [False, *[True] * _QUERY_THREADS]
         self._threads = [threading.Thread(target=self._work, args=(lane,), daemon=True) for lane in lanes]
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Start the threads; jobs that a former process left queued go on."""
         for thread in self._threads:
             thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Stop them; a job under way is interrupted and stays queued."""
         self._stopping = True
         self._notify()

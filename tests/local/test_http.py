@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from urllib.parse import quote
 
 import httpx
@@ -82,9 +83,27 @@ def test_a_table_id_is_data_wherever_it_stands(caller: Caller, table_id: str) ->
     assert caller.rows(table_id) == [{"a": 1}]
 
 
-@pytest.mark.parametrize("body", [{"table_id": ""}, {"table_id": "a\0b"}, {"table_id": 5}, {}])
+@pytest.mark.parametrize("place", ["%FF", "%ED%A0%80", "%00", "\\", "nowhere%2F..%2Ft"])
+def test_an_id_that_is_no_text_or_no_table_is_refused(caller: Caller, place: str) -> None:
+    assert caller.http.get(f"/tables/{place}/data/info").status_code in (404, 422)
+
+
+def test_bytes_that_belong_in_no_path_are_not_found(service: Service) -> None:
+    with socket.create_connection(("127.0.0.1", httpx.URL(service.url).port or 0)) as connection:
+        head = b"GET /tables/\xff/data/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "
+        connection.sendall(head + service.token.encode() + b"\r\n\r\n")
+        status = connection.makefile("rb").readline().split()[1]
+    assert status in (b"400", b"404")
+
+
+@pytest.mark.parametrize("path", ["/data/query/", "/data/queries/", "/admin/tables/"])
+def test_nothing_redirects_but_a_result(caller: Caller, path: str) -> None:
+    assert caller.http.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"table_id": "a\ud800"}, {"table_id": ""}, {"table_id": "a\0b"}, {"table_id": 5}, {}])
 def test_a_table_needs_an_id(caller: Caller, body: dict[str, object]) -> None:
-    assert caller.http.post("/admin/tables", json=body).status_code == 422
+    assert caller.http.post("/admin/tables", content=json.dumps(body)).status_code == 422
 
 
 def test_creating_a_table_again_leaves_it_as_it_is(caller: Caller, table: str) -> None:

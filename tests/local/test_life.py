@@ -21,6 +21,7 @@ import pytest
 from caller import Caller
 
 from airflow_tds.local import Service
+from airflow_tds.local.store import StoreUnavailable
 
 _ROWS_PER_JOB = 20_000
 ROWS = b"a\n1\n2\n"
@@ -132,7 +133,53 @@ def test_a_second_service_on_the_directory_says_so_in_one_sentence(tmp_path: Pat
         second = subprocess.run(command.command, capture_output=True, text=True, check=False)
     assert (second.returncode, second.stdout) == (1, "")
     assert second.stderr.count("\n") == 1
-    assert "another process serves" in second.stderr
+    assert "another service uses" in second.stderr
+
+
+def test_a_second_service_in_the_same_process_is_kept_out_too(kept: Service, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="another service uses"):
+        Service(tmp_path / "data").start()
+    assert kept.url
+
+
+def test_a_database_that_cannot_be_read_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "store.duckdb").write_bytes(b"no database" * 1000)
+    failed = subprocess.run(Process(tmp_path).command, capture_output=True, text=True, check=False)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+    assert "cannot be opened" in failed.stderr
+
+
+def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
+    with Service(tmp_path / 'it\'s "a" [dir], ü', ["t"], token="token") as odd:
+        caller = Caller(odd.url, odd.token)
+        assert caller.write("upload", "t", ROWS)["status"] == "COMPLETED"
+        assert caller.rows("t") == [{"a": 1}, {"a": 2}]
+        caller.close()
+
+
+def test_a_table_without_a_name_is_refused_at_start(tmp_path: Path) -> None:
+    failed = subprocess.run([*Process(tmp_path).command, "--table", ""], capture_output=True, text=True, check=False)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+
+
+def test_a_stopped_service_can_be_stopped_again(kept: Service) -> None:
+    kept.stop()
+    kept.stop()
+    kept.start()
+    assert httpx.get(kept.url).status_code == 404
+
+
+def test_a_job_starts_no_earlier_than_its_delay(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", ["t"], token="token", job_delay=0.3) as slow:
+        caller = Caller(slow.url, slow.token)
+        job_id = caller.submit("upload", "t", ROWS)
+        assert caller.job(job_id)["status"] == "QUEUED"
+        job = slow._store.job(caller.settled(job_id)["job_id"])
+        assert job.finished_at is not None
+        assert job.queued_at is not None
+        assert job.finished_at - job.queued_at >= 0.3
+        caller.close()
 
 
 def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -115,6 +115,11 @@ def test_a_csv_that_is_none_fails_and_says_why(caller: Caller, table: str, data:
     assert error in fails(caller, table, data)
 
 
+def test_whole_numbers_beyond_64_bits_keep_their_digits(caller: Caller, table: str) -> None:
+    caller.write("upload", table, b"n\n99999999999999999999\n1\n")
+    assert [row["n"] for row in caller.rows(table)] == [99999999999999999999, 1]
+
+
 def test_an_error_names_at_most_ten_rows_and_cuts_long_values(caller: Caller, typed: str) -> None:
     bad = b"x" * 500
     error = fails(caller, typed, b"i,d,b,day,at,zoned,big,t\n" + b"\n".join([bad + b",,,,,,,"] * 30) + b"\n")

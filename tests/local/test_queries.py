@@ -120,6 +120,9 @@ def test_filters_see_the_joined_rows(caller: Caller, tables: str) -> None:
         ("id", "eq", "x"),
         ("id", "eq", 10**60),
         ("delay", "eq", "nan"),
+        ("id", "eq", "1e999999999"),
+        ("id", "eq", "1e-999999999"),
+        ("id", "eq", "9" * 5000),
         ("day", "eq", "2024-13-01"),
         ("day", "eq", 5),
         ("nope", "eq", 1),
@@ -153,6 +156,14 @@ def test_a_value_that_the_columns_type_cannot_hold_is_refused(
 )
 def test_a_query_that_does_not_fit_is_refused_at_once(caller: Caller, tables: str, query: dict[str, object]) -> None:
     assert caller.ask(table_id=tables, **query).status_code == 422
+
+
+@pytest.mark.parametrize("depth", [40, 500, 50_000])
+def test_groups_nested_without_end_are_refused(caller: Caller, tables: str, depth: int) -> None:
+    leaf = '{"field":"id","operator":"eq","value":1}'
+    nested = f'{{"type":"or","predicates":[{leaf},' * depth + leaf + "]}" * depth
+    body = f'{{"table_id":"{tables}","filters":{nested}}}'
+    assert caller.http.post("/data/queries", content=body).status_code == 422
 
 
 def test_a_table_that_does_not_exist_is_not_found(caller: Caller, tables: str) -> None:

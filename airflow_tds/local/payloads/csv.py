@@ -27,8 +27,6 @@ from airflow_tds.local.sql import literal
 
 __all__ = ["CsvPayload"]
 
-#: Beyond this, reading one row takes seconds.
-_MOST_COLUMNS = 4096
 _DIALECT = (
     "header=true, delim=',', quote='\"', escape='\"', comment='', nullstr='', allow_quoted_nulls=false,"
     # A row longer than the buffer fails, and the default buffer is derived from max_line_size: 16 times it.
@@ -56,16 +54,18 @@ class CsvPayload(TextPayload):
 
     def columns(self, cursor: DuckDBPyConnection) -> list[Column]:
         """Infer types from the whole payload; a header alone gives columns of text."""
-        names = ", ".join(map(literal, self._header()))
+        header = self._header()
+        names = ", ".join(map(literal, header))
         # Only ISO dates are dates: which of 01/02/2024 is the month cannot be known.
         options = f"{_DIALECT}, names=[{names}], dateformat='%Y-%m-%d', sample_size=-1"
         try:
             found = cursor.execute(f"DESCRIBE SELECT * FROM read_csv({self._path()}, {options})").fetchall()
-        except duckdb.Error:  # no consistent rows: the strict reader will say which
-            return [Column(name, "VARCHAR") for name in self._header()]
-        if len(found) != len(self._header()):
-            return [Column(name, "VARCHAR") for name in self._header()]
-        return [Column(name, _INFERRED.get(kind, kind)) for name, kind, *_ in found]
+            if len(found) == len(header):
+                return self._with_whole_numbers(cursor, [Column(n, _INFERRED.get(kind, kind)) for n, kind, *_ in found])
+        except duckdb.Error:
+            pass
+        # No consistent rows; the strict reader will say which are at fault.
+        return [Column(name, "VARCHAR") for name in header]
 
     def loosened(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> list[Column]:
         """Make text of the columns whose values only look like their inferred type, such as `0x1F`."""
@@ -74,6 +74,14 @@ class CsvPayload(TextPayload):
             raise refusal(structural)
         broken = self.broken(cursor, columns)
         return [Column(column.name, "VARCHAR") if column in broken else column for column in columns]
+
+    def _with_whole_numbers(self, cursor: DuckDBPyConnection, columns: list[Column]) -> list[Column]:
+        """Keep whole numbers beyond 64 bits exact: before version 2, DuckDB makes DOUBLE of them."""
+        doubles = {column.name: [Column(column.name, "DECIMAL(38,0)")] for column in columns if column.floats}
+        if not doubles:
+            return columns
+        whole = self.fitting(cursor, [column.name for column in columns], doubles)
+        return [(whole.get(column.name) or [column])[0] for column in columns]
 
     def reader(self, names: Sequence[str]) -> str:
         """Read all columns as text, in the header's order: DuckDB itself ignores the header's names."""
@@ -134,7 +142,5 @@ def _lines(file: TextIO) -> Iterator[str]:
 def _checked(header: Sequence[str]) -> list[str]:
     if not header:
         raise BadPayload("the payload is empty: a CSV payload begins with a header")
-    if len(header) > _MOST_COLUMNS:
-        raise BadPayload(f"the header has {len(header)} names; at most {_MOST_COLUMNS} are taken")
     check_names(header)
     return list(header)

@@ -8,7 +8,7 @@ refused. A first load takes the narrowest type that all values have, and JSON wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,6 @@ __all__ = ["JsonPayload"]
 
 #: In the order in which a first load tries them.
 _INFERRED = ("BOOLEAN", "BIGINT", "DECIMAL(38,0)", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "VARCHAR")
-_FIRST_ROWS = 1000
 _NO_NUMBERS = "(?i)[+-]?(nan|inf|infinity)"
 #: An array may follow this much blank space.
 _BEGINNING = 65_536
@@ -51,10 +50,7 @@ class JsonPayload(TextPayload):
             raise BadPayload("the payload has no rows with columns, and the table has no columns yet")
         check_names(keys)
         candidates = {key: [Column(key, kind) for kind in _INFERRED] for key in keys}
-        # Most types are ruled out by the first rows; what is left is tried on all of them.
-        candidates = self._fitting(cursor, candidates, f" LIMIT {_FIRST_ROWS}")
-        candidates = self._fitting(cursor, candidates, "")
-        return [_narrowest(key, fitting) for key, fitting in candidates.items()]
+        return [_narrowest(key, fitting) for key, fitting in self.fitting(cursor, keys, candidates).items()]
 
     def reader(self, names: Sequence[str]) -> str:
         """Read all columns as JSON."""
@@ -109,15 +105,6 @@ class JsonPayload(TextPayload):
             if key is None:
                 raise refusal([Fault(row, "", None, "is no object")])
         return [key for key, _ in found]
-
-    def _fitting(
-        self, cursor: DuckDBPyConnection, candidates: Mapping[str, Sequence[Column]], limit: str
-    ) -> dict[str, list[Column]]:
-        """Give for each key the types that all its values have; a key without values fits all types."""
-        tests = [f"coalesce(bool_or({self._bad(column)}), false)" for tried in candidates.values() for column in tried]
-        rows = f"(SELECT * FROM {self.reader(list(candidates))}{limit})"
-        found = iter(cursor.execute(f"SELECT {', '.join([*tests, '0'])} FROM {rows}").fetchone() or ())
-        return {key: [column for column in tried if not next(found)] for key, tried in candidates.items()}
 
     def _check_beginning(self) -> None:
         """Refuse what is no array at once: the reader takes an empty file for an empty array."""

@@ -17,6 +17,8 @@ __all__ = ["LARGEST_RECORD", "BadPayload", "Fault", "Payload", "check_names", "r
 
 #: Bytes of the longest record that is read. Reading takes a multiple of it as memory.
 LARGEST_RECORD = 16 * 1024 * 1024
+#: Beyond this, reading one row takes seconds.
+_MOST_COLUMNS = 4096
 #: An error names this many rows at most, and shows this much of a value.
 _MOST_FAULTS = 10
 _LONGEST_VALUE = 80
@@ -101,7 +103,9 @@ def require_same_columns(found: Sequence[str], expected: Sequence[Column]) -> No
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names that cannot be columns: blank, with NUL, or equal but for the case of ASCII letters."""
+    """Refuse names that cannot be columns: too many, blank, with NUL, or equal but for the case of ASCII letters."""
+    if len(names) > _MOST_COLUMNS:
+        raise BadPayload(f"the payload has {len(names)} columns; at most {_MOST_COLUMNS} are taken")
     for position, name in enumerate(names, 1):
         if not name.strip() or "\0" in name:
             raise BadPayload(f"column {position} has the name {name!r}; a name must not be blank or hold NUL")

@@ -7,7 +7,7 @@ The tests themselves are those of columns.py.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from duckdb import DuckDBPyConnection
 
@@ -17,6 +17,7 @@ from airflow_tds.local.payloads.payload import BadPayload, Fault, Payload
 __all__ = ["TextPayload"]
 
 _WORST_ROWS = 10
+_FIRST_ROWS = 1000
 
 
 class TextPayload(Payload):
@@ -64,9 +65,24 @@ class TextPayload(Payload):
 
     def broken(self, cursor: DuckDBPyConnection, columns: Sequence[Column]) -> list[Column]:
         """Find the columns that hold at least one value which is none of their type."""
-        tests = ", ".join(f"bool_or({self._bad(column)})" for column in columns)
-        found = cursor.execute(f"SELECT {tests} FROM {self.reader(self.names(cursor, columns))}").fetchone() or ()
-        return [column for column, bad in zip(columns, found, strict=True) if bad]
+        fitting = self.fitting(cursor, self.names(cursor, columns), {column.name: [column] for column in columns})
+        return [column for column in columns if not fitting[column.name]]
+
+    def fitting(
+        self, cursor: DuckDBPyConnection, names: Sequence[str], candidates: Mapping[str, Sequence[Column]]
+    ) -> dict[str, list[Column]]:
+        """Give for each name the candidates that can hold all its values; where there are none, all can.
+
+        Most candidates are ruled out by the first rows; what is left is tried on all of them.
+        """
+        for limit in (f" LIMIT {_FIRST_ROWS}", ""):
+            tried = [column for columns in candidates.values() for column in columns]
+            tests = [f"coalesce(bool_or({self._bad(column)}), false)" for column in tried]
+            rows = f"(SELECT * FROM {self.reader(names)}{limit})"
+            found = cursor.execute(f"SELECT {', '.join([*tests, 'true'])} FROM {rows}").fetchone() or ()
+            bad = {column for column, is_bad in zip(tried, found, strict=False) if is_bad}
+            candidates = {name: [c for c in columns if c not in bad] for name, columns in candidates.items()}
+        return {name: list(columns) for name, columns in candidates.items()}
 
     def _strict(self, column: Column) -> str:
         text = self.text(column)

@@ -140,26 +140,21 @@ class _TdsOperator(BaseOperator):
         with self._raising():
             return self._run(context, self._new_watch(), None)
 
-    def execute_complete(
-        self, context: Context, event: dict[str, Any], watch: dict[str, Any], record: dict[str, Any] | None = None
-    ) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Go on after a deferral: the event says only that something happened, the service is asked what.
 
         Args:
             context: Airflow's.
-            event: An `Outcome`.
-            watch: Pace and deadline of the whole wait.
-            record: The record, where no store keeps it.
+            event: An `Outcome`, and what the deferral carried.
         """
-        from airflow_tds.client.waiting import Outcome, Watch
-        from airflow_tds.durability import Record
+        from airflow_tds.client.waiting import Outcome
 
         with self._raising():
             outcome = Outcome.from_json(event)
             self.log.info("%s: %s after %.0f s", outcome.subject, outcome.status or outcome.kind, outcome.waited)
             if outcome.kind == "error":
                 outcome.check()
-            return self._run(context, Watch.from_json(watch), Record.from_json(record) if record else None)
+            return self._run(context, *_carried(event))
 
     def on_kill(self) -> None:
         """Send nothing more. The service has no cancel: a job that has its data goes on."""
@@ -197,10 +192,10 @@ class _TdsOperator(BaseOperator):
         from airflow_tds.triggers import trigger_for
 
         kept = store.record.to_json() if isinstance(store, MemoryStore) and store.record else None
+        carry = json.dumps({"watch": watch.to_json(), "record": kept})
         self.defer(
-            trigger=trigger_for(self.tds_conn_id, wait),
+            trigger=trigger_for(self.tds_conn_id, wait, carry),
             method_name="execute_complete",
-            kwargs={"watch": watch.to_json(), "record": kept},
             timeout=timedelta(seconds=max(0.0, wait.deadline - time.time()) + DEFER_GRACE),
         )
 
@@ -550,6 +545,19 @@ class TdsCrossQueryOperator(_TdsOperator):
             "format": self.request.get("format", "parquet"),
             "job_id": job_id,
         }
+
+
+def _carried(event: Mapping[str, Any]) -> tuple[Watch, Record | None]:
+    """Read what a deferral carried: the whole wait, and the record where no store keeps it."""
+    from airflow_tds.client.waiting import Watch
+    from airflow_tds.durability import Record
+
+    try:
+        carried = json.loads(event["carry"])
+        record = carried["record"]
+        return Watch.from_json(carried["watch"]), Record.from_json(record) if record else None
+    except (KeyError, TypeError, ValueError) as damaged:
+        raise errors.UnexpectedReply("the trigger's event does not carry the wait") from damaged
 
 
 def _hash(*values: Any) -> str:

@@ -23,26 +23,30 @@ class _WatchTrigger(BaseTrigger):
 
     Args:
         tds_conn_id: The connection's id.
+        carry: Text that the event gives back to the operator. Airflow's own `defer(kwargs=...)` does not reach
+            it under `dag.test()` (3.3.2).
         watch: The fields of a `Watch`; unknown ones are ignored, as another version may have written them.
     """
 
     kind: ClassVar[Literal["write", "query", "truncation"]]
 
-    def __init__(self, tds_conn_id: str, **watch: Any) -> None:
+    def __init__(self, tds_conn_id: str, carry: str = "", **watch: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's constructor
         self.tds_conn_id = tds_conn_id
+        self.carry = carry
         self.watch = Watch.from_json({**watch, "kind": self.kind})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Give the class path and the keyword arguments that make this trigger again."""
         values = self.watch.to_json()
         del values["kind"]
-        return f"{type(self).__module__}.{type(self).__qualname__}", {"tds_conn_id": self.tds_conn_id, **values}
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {"tds_conn_id": self.tds_conn_id, "carry": self.carry, **values}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and emit how it ended."""
-        outcome = await self._outcome()
-        yield TriggerEvent(outcome.to_json())  # type: ignore[no-untyped-call]  # Airflow's constructor
+        outcome = (await self._outcome()).to_json()
+        yield TriggerEvent({**outcome, "carry": self.carry})  # type: ignore[no-untyped-call]  # Airflow's constructor
 
     async def _outcome(self) -> Outcome:
         import time
@@ -64,6 +68,7 @@ class TdsJobTrigger(_WatchTrigger):
 
     Args:
         tds_conn_id: The connection's id.
+        carry: Text that the event gives back.
         watch: `subject` (the job's id), `started` and `deadline` (POSIX seconds), `poll_interval` and
             `first_pause` (seconds).
     """
@@ -76,6 +81,7 @@ class TdsQueryTrigger(_WatchTrigger):
 
     Args:
         tds_conn_id: The connection's id.
+        carry: As for `TdsJobTrigger`.
         watch: As for `TdsJobTrigger`.
     """
 
@@ -87,6 +93,7 @@ class TdsTableTrigger(_WatchTrigger):
 
     Args:
         tds_conn_id: The connection's id.
+        carry: As for `TdsJobTrigger`.
         watch: As for `TdsJobTrigger`, with the table's id as `subject`, and `snapshot`, the snapshot that
             must have been replaced (empty for any).
     """
@@ -94,13 +101,14 @@ class TdsTableTrigger(_WatchTrigger):
     kind = "truncation"
 
 
-def trigger_for(tds_conn_id: str, watch: Watch) -> BaseTrigger:
+def trigger_for(tds_conn_id: str, watch: Watch, carry: str) -> BaseTrigger:
     """Make the trigger that waits for a watch.
 
     Args:
         tds_conn_id: The connection's id.
         watch: What to wait for.
+        carry: Text that the event gives back.
     """
     kinds: dict[str, type[_WatchTrigger]] = {c.kind: c for c in (TdsJobTrigger, TdsQueryTrigger, TdsTableTrigger)}
     values = watch.to_json()
-    return kinds[values.pop("kind")](tds_conn_id, **values)
+    return kinds[values.pop("kind")](tds_conn_id, carry, **values)

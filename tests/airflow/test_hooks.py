@@ -132,9 +132,7 @@ def test_the_hook_gives_an_async_client(service: Service, table: str) -> None:
 
 
 def test_a_wrong_token_is_unauthorized(service: Service, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_WRONG", json.dumps({"conn_type": "tds", "host": service.url, "password": "wrong"})
-    )
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps({"conn_type": "tds", "host": service.url, "password": "wrong"}))
 
     with TdsHook("wrong").get_conn() as client, pytest.raises(Unauthorized):
         client.info(table)

@@ -276,13 +276,21 @@ class TestTriggers:
         assert "signature" not in everything
         assert "http" not in everything
 
-    def test_an_event_that_is_none_is_an_error(self, loaded: str, task: TaskRun) -> None:
+    @pytest.mark.parametrize(
+        "event",
+        [
+            {"status": "success"},
+            {"kind": "fine", "subject": "x", "status": "COMPLETED", "waited": 1.0, "carry": "{}"},
+            {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0},
+            {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0, "carry": "{}"},
+            {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0, "carry": "no json"},
+        ],
+    )
+    def test_an_event_that_is_none_is_an_error(self, loaded: str, task: TaskRun, event: dict[str, Any]) -> None:
         append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True)
-        with pytest.raises(TaskDeferred) as deferred:
-            append.execute(task.context())
 
-        with pytest.raises(errors.UnexpectedReply, match="no outcome"):
-            append.execute_complete(task.context(), event={"status": "success"}, **(deferred.value.kwargs or {}))
+        with pytest.raises(errors.UnexpectedReply, match="trigger's event"):
+            append.execute_complete(task.context(), event=event)
 
     def test_a_forged_success_is_not_believed(self, service: Service, loaded: str, task: TaskRun) -> None:
         service.hold()
@@ -290,10 +298,11 @@ class TestTriggers:
         try:
             with pytest.raises(TaskDeferred) as deferred:
                 append.execute(task.context())
-            forged = {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0}
+            carry = deferred.value.trigger.serialize()[1]["carry"]
+            forged = {"kind": "completed", "subject": "x", "status": "COMPLETED", "waited": 1.0, "carry": carry}
 
             with pytest.raises(TaskDeferred):
-                append.execute_complete(task.context(), event=forged, **(deferred.value.kwargs or {}))
+                append.execute_complete(task.context(), event=forged)
         finally:
             service.release()
 

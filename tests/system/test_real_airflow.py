@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,18 +23,23 @@ EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 5, "lea
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    tables = ("deferred", "survives", "before", "within", "after")
+    tables = ("deferred", "deferred_in_process", "survives", "before", "within", "after")
     with Service(tables=tables, upload_url_lifetime=LIFETIME) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
-def stack(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def connection(service: Service) -> dict[str, str]:
+    """The connection `tds_default`, as an environment variable."""
     host, port = service.url.removeprefix("http://").split(":")
-    connection = {"conn_type": "tds", "schema": "http", "host": host, "port": int(port), "password": service.token}
-    env = {"AIRFLOW_CONN_TDS_DEFAULT": json.dumps(connection | {"extra": EXTRA})}
-    home = tmp_path_factory.mktemp("airflow")
-    with Stack(Path(sys.executable), home, Path(__file__).parent / "dags", config=FAST_RECOVERY, env=env) as stack:
+    values = {"conn_type": "tds", "schema": "http", "host": host, "port": int(port), "password": service.token}
+    return {"AIRFLOW_CONN_TDS_DEFAULT": json.dumps(values | {"extra": EXTRA})}
+
+
+@pytest.fixture(scope="module")
+def stack(connection: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    home, dags = tmp_path_factory.mktemp("airflow"), Path(__file__).parent / "dags"
+    with Stack(Path(sys.executable), home, dags, config=FAST_RECOVERY, env=connection) as stack:
         yield stack
 
 
@@ -71,6 +77,23 @@ def test_a_deferred_write_and_truncation_end_in_a_real_triggerer(stack: Stack, s
     assert run.wait(60) == "success", logs(stack, run)
     assert run.xcom("upload")["row_count"] == ROWS
     assert run.xcom("truncate")["row_count"] == 0
+
+
+def test_a_deferred_write_needs_one_try_under_dag_test(
+    connection: dict[str, str], service: Service, tmp_path: Path
+) -> None:
+    script = (
+        "import runpy, sys\n"
+        "run = runpy.run_path(sys.argv[1])['in_process'].test()\n"
+        "print([(task.state, task.try_number) for task in run.get_task_instances()])\n"
+    )
+    dags = Path(__file__).parent / "dags"
+    alone = Stack(Path(sys.executable), tmp_path, dags, env=connection)  # nothing but its database
+    alone.migrate()
+    words = [sys.executable, "-c", script, str(dags / "writes.py")]
+    done = subprocess.run(words, env=alone.env, capture_output=True, text=True, check=False)
+
+    assert done.stdout.splitlines()[-1:] == ["[('success', 1)]"], done.stdout[-5000:] + done.stderr[-5000:]
 
 
 def test_the_history_of_a_job_is_in_its_tasks_log(stack: Stack, service: Service) -> None:

@@ -73,6 +73,9 @@ with DAG("deferred", schedule=None, default_args=DEFAULTS):
         task_id="truncate", table_id="deferred"
     )
 
+with DAG("in_process", schedule=None, default_args=DEFAULTS) as in_process:
+    TdsUploadOperator(task_id="upload", table_id="deferred_in_process", data=all_rows)
+
 with DAG("survives", schedule=None, default_args=DEFAULTS):
     TdsAppendOperator(task_id="append", table_id="survives", data=all_rows)
 

@@ -5,7 +5,8 @@ that changes. Triggers that wait for the same thing share one entry, hence one r
 connection is read once per poller and after `SETTINGS_AGE`. Nothing is logged per poll.
 
 A poller belongs to one loop and one connection id; it closes itself in its own task, `LINGER` seconds
-after its last subscriber left. A worker never dies: whatever a lane raises is an outcome.
+after its last subscriber left. A worker never dies: whatever a lane raises is an outcome. An entry is idle
+(in the queue once) or in flight (with one worker), never both.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import itertools
 import logging
 import random
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,14 +36,19 @@ log = logging.getLogger(__name__)
 WORKERS = 16
 #: Seconds a poller outlives its last subscriber: waits come in bursts, connections are dear.
 LINGER = 30.0
-#: Seconds after which a connection is read again.
+#: Seconds after which a connection is read again, and seconds that reading it may take.
 SETTINGS_AGE = 300.0
+OPENING = 60.0
 #: Seconds of unbroken failures that a wait rides out before its subscribers are told.
 OUTAGE = 600.0
 #: Seconds a job may be unknown after its wait began: a record may appear late on another node.
 GRACE = 60.0
 #: Futures resolved per turn of the loop: five thousand at once would block it for 95 ms.
 SLICE = 64
+#: Looks are spread by this part of their pause, so that they do not gather.
+SPREAD = 0.05
+
+_UNREAD = Reading(Verdict.RUNNING, "not read")
 
 
 @dataclass(eq=False)
@@ -61,9 +66,18 @@ class Entry:
     watch: Watch
     request: Request
     subscriptions: set[Subscription] = field(default_factory=set)
-    reading: Reading | None = None
+    reading: Reading = _UNREAD
     failing_since: float | None = None
-    queued: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes two watches one entry."""
+        return self.watch.kind, self.watch.subject, self.watch.snapshot
+
+    @property
+    def started(self) -> float:
+        """When the youngest wait began."""
+        return max((one.watch.started for one in self.subscriptions), default=self.watch.started)
 
 
 class Poller:
@@ -72,23 +86,40 @@ class Poller:
     Args:
         settings: The connection.
         lanes: One connection per worker.
-        on_close: Called when the poller closes itself.
+
+    Attributes:
+        closed: Whether it has ended; it takes no subscribers any more then.
     """
 
-    def __init__(self, settings: Settings, lanes: list[Lane], on_close: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, lanes: list[Lane]) -> None:
         self._loop = asyncio.get_running_loop()
         self._wire: Wire = settings.wire()
+        self._fingerprint = settings.fingerprint
+        self._read_at = self._loop.time()
         self._entries: dict[tuple[str, str, str], Entry] = {}
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
         self._idle: deque[asyncio.Future[Entry]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._gate = 0.0
-        self._linger: asyncio.TimerHandle | None = None
-        self._lanes = lanes
-        self._on_close = on_close
         self._workers = [self._loop.create_task(self._work(lane)) for lane in lanes]
-        self.opened = time.time()
+        self._linger: asyncio.TimerHandle | None = None
+        self._rest()  # whoever opened it may have left meanwhile
+        self.closed = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether the connection should be read again."""
+        return self.closed or self._loop.time() - self._read_at > SETTINGS_AGE
+
+    def confirm(self, settings: Settings) -> bool:
+        """Say whether it still serves a connection that was read again; then it goes on for a while."""
+        if self.closed or settings.fingerprint != self._fingerprint:
+            return False
+        self._read_at = self._loop.time()
+        if self._linger is not None:
+            self._rest()
+        return True
 
     # ---- subscribers
 
@@ -104,14 +135,13 @@ class Poller:
         """
         subscription = Subscription(watch, self._loop.create_future())
         entry = self._subscribe(subscription)
-        last: Reading | None = None
+        last = _UNREAD
         try:
             while True:
-                if entry.reading is not None and entry.reading != last:
+                if entry.reading != last:
                     last = entry.reading
                     on_change(last)
-                known = last or Reading(Verdict.RUNNING, "not read")
-                if (outcome := watch.outcome(known, time.time())) is not None:
+                if (outcome := watch.outcome(last, time.time())) is not None:
                     return outcome
                 if (error := await self._change(subscription)) is not None:
                     return watch.broken(error, time.time())
@@ -120,24 +150,21 @@ class Poller:
 
     async def _change(self, subscription: Subscription) -> errors.TableServiceError | None:
         """Wait until something changed or the deadline has come; an error that ends the wait is returned."""
-        found = None
-        try:
-            async with asyncio.timeout(max(0.0, subscription.watch.deadline - time.time())):
-                found = await asyncio.shield(subscription.changed)
-        except TimeoutError:
-            pass
+        await asyncio.wait([subscription.changed], timeout=max(0.0, subscription.watch.deadline - time.time()))
+        if not subscription.changed.done():
+            return None
+        found = subscription.changed.result()
         subscription.changed = self._loop.create_future()
         return found
 
     def _subscribe(self, subscription: Subscription) -> Entry:
         watch = subscription.watch
+        new = Entry(watch, watch.request(self._wire))
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        key = (watch.kind, watch.subject, watch.snapshot)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = Entry(watch, watch.request(self._wire))
+        entry = self._entries.setdefault(new.key, new)
+        if entry is new:
             self._push(entry, self._loop.time())
         entry.subscriptions.add(subscription)
         return entry
@@ -145,16 +172,14 @@ class Poller:
     def _leave(self, entry: Entry, subscription: Subscription) -> None:
         entry.subscriptions.discard(subscription)
         if not entry.subscriptions:
-            watch = entry.watch
-            self._entries.pop((watch.kind, watch.subject, watch.snapshot), None)
-        if not self._entries and self._linger is None:
-            self._linger = self._loop.call_later(LINGER, self._close)
+            del self._entries[entry.key]
+        if not self._entries:
+            self._rest()
 
     # ---- the queue
 
     def _push(self, entry: Entry, due: float) -> None:
-        """Queue an idle entry; one that is queued or in flight is queued by whoever has it."""
-        entry.queued = True
+        """Queue an entry: called for a new one, and by the worker that had it."""
         heapq.heappush(self._due, (due, next(self._order), entry))
         self._arm()
 
@@ -167,11 +192,10 @@ class Poller:
             self._timer = self._loop.call_at(max(self._due[0][0], self._gate), self._hand_out)
 
     def _hand_out(self) -> None:
-        self._timer = None
+        """Give what is due to idle workers; what all have left is dropped."""
         now = self._loop.time()
         while self._idle and self._due and max(self._due[0][0], self._gate) <= now:
             entry = heapq.heappop(self._due)[2]
-            entry.queued = False
             if entry.subscriptions:
                 self._idle.popleft().set_result(entry)
         self._arm()
@@ -179,44 +203,55 @@ class Poller:
     # ---- the workers
 
     async def _work(self, lane: Lane) -> None:
-        while True:
-            turn: asyncio.Future[Entry] = self._loop.create_future()
-            self._idle.append(turn)
-            self._arm()
-            entry = await turn
-            try:
-                found = await self._read(lane, entry)
-            except Exception as bug:  # law: a worker never dies; its subscribers learn of it
-                log.exception("polling %s broke", entry.request.subject)
-                found = errors.UnexpectedReply(f"{entry.request.subject}: polling broke: {type(bug).__name__}")
-            await self._publish(entry, found)
-            if entry.subscriptions:
-                self._push(entry, self._loop.time() + self._pause(entry))
+        """Look at what is due, one after the other, until cancelled; a connection ends with its worker."""
+        try:
+            while True:
+                turn: asyncio.Future[Entry] = self._loop.create_future()
+                self._idle.append(turn)
+                self._arm()
+                entry = await turn
+                await self._publish(entry, await self._look(lane, entry))
+                if entry.subscriptions:
+                    self._push(entry, self._loop.time() + self._pause(entry))
+        finally:
+            await lane.close()
 
-    async def _read(self, lane: Lane, entry: Entry) -> Reading | errors.TableServiceError | None:
+    async def _look(self, lane: Lane, entry: Entry) -> Reading | errors.TableServiceError | None:
         """Look once; None means that nothing is known and the wait goes on."""
         try:
-            reply = await lane.read(entry.request)
-            error = self._wire.error(entry.request, reply)
-            if error is not None:
-                raise error
-            reading = entry.watch.read(self._wire, reply)
-        except errors.TableServiceError as failed:
-            return self._weigh(entry, failed)
+            reading = await self._read(lane, entry)
+        except errors.TransportFailed as failed:
+            return self._ride_out(entry, failed)
+        except errors.ServerError as failed:
+            self._hold_back(failed)
+            return self._ride_out(entry, failed)
+        except errors.TableServiceError as final:
+            waits = isinstance(final, errors.NotFound) and time.time() - entry.started < GRACE
+            return None if waits else final
+        except Exception as bug:  # law: a worker never dies; its subscribers learn of it
+            log.exception("polling %s broke", entry.request.subject)
+            return errors.UnexpectedReply(f"{entry.request.subject}: polling broke: {type(bug).__name__}")
         if entry.failing_since is not None:
             log.info("%s can be read again", entry.request.subject)
             entry.failing_since = None
         return reading
 
-    def _weigh(self, entry: Entry, error: errors.TableServiceError) -> errors.TableServiceError | None:
-        """Say whether an error ends the wait, or is ridden out."""
+    async def _read(self, lane: Lane, entry: Entry) -> Reading:
+        reply = await lane.read(entry.request)
+        error = self._wire.error(entry.request, reply)
+        if error is not None:
+            raise error
+        return entry.watch.read(self._wire, reply)
+
+    def _hold_back(self, error: errors.ServerError) -> None:
+        """Let no worker ask before the service wants to be asked; one senseless answer must not end all waits."""
+        if error.retry_after is not None:
+            pause = min(error.retry_after, OUTAGE) * random.uniform(1, 1 + SPREAD)  # noqa: S311  # spreads load
+            self._gate = max(self._gate, self._loop.time() + pause)
+
+    def _ride_out(self, entry: Entry, error: errors.TableServiceError) -> errors.TableServiceError | None:
+        """Give an error only once it has lasted."""
         now = time.time()
-        if isinstance(error, errors.ServerError) and error.retry_after is not None:
-            self._gate = max(self._gate, self._loop.time() + error.retry_after)
-        if isinstance(error, errors.NotFound) and now - entry.watch.started < GRACE:
-            return None
-        if not isinstance(error, errors.TransportFailed | errors.ServerError):
-            return error
         if entry.failing_since is None:
             log.warning("%s; polling goes on", error)
             entry.failing_since = now
@@ -236,28 +271,38 @@ class Poller:
                 await asyncio.sleep(0)
 
     def _pause(self, entry: Entry) -> float:
-        """Seconds to the next look: the most impatient subscriber's, spread by 5 %."""
+        """Seconds to the next look: the most impatient subscriber's, spread a little."""
         now = time.time()
         shortest = min(subscription.watch.pause(now) for subscription in entry.subscriptions)
-        return shortest * random.uniform(0.95, 1.05)  # noqa: S311  # spreads load, hides nothing
+        return shortest * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311  # spreads load
 
     # ---- the end
 
+    def _rest(self) -> None:
+        """Close after a while, unless somebody subscribes."""
+        if self._linger is not None:
+            self._linger.cancel()
+        self._linger = self._loop.call_later(LINGER, self._close)
+
     def _close(self) -> None:
-        self._on_close()
-        self._closing = self._loop.create_task(self.close())
+        self._closing = self._loop.create_task(self.close())  # kept: the loop itself does not keep its tasks
+        self.closed = True
 
     async def close(self) -> None:
         """End the workers and their connections."""
+        self.closed = True
+        for handle in (self._timer, self._linger):
+            if handle is not None:
+                handle.cancel()
+        self._idle.clear()
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for lane in self._lanes:
-            await lane.close()
 
 
-_Pollers = dict[str, "asyncio.Task[Poller]"]
-_BY_LOOP: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Pollers] = weakref.WeakKeyDictionary()
+_Openings = dict[str, "asyncio.Task[Poller]"]
+#: A task keeps its loop, so a weak map would keep them all: what a closed loop leaves is dropped by the next opener.
+_BY_LOOP: dict[asyncio.AbstractEventLoop, _Openings] = {}
 
 
 async def poller_for(conn_id: str) -> Poller:
@@ -271,33 +316,37 @@ async def poller_for(conn_id: str) -> Poller:
 
     Raises:
         ValidationFailed: The connection cannot be used; the next caller tries again.
+        TransportFailed: The connection could not be read in time; the next caller tries again.
     """
-    pollers = _BY_LOOP.setdefault(asyncio.get_running_loop(), {})
-    opening = pollers.get(conn_id)
-    if opening is None or _stale(opening):
-        opening = pollers[conn_id] = asyncio.get_running_loop().create_task(_open(conn_id, pollers))
+    loop = asyncio.get_running_loop()
+    for ended in [other for other in list(_BY_LOOP) if other.is_closed()]:
+        _BY_LOOP.pop(ended, None)
+    openings = _BY_LOOP.setdefault(loop, {})
+    opening = openings.get(conn_id)
+    earlier = _opened(opening) if opening is not None else None
+    if opening is None or (opening.done() and (earlier is None or earlier.stale)):
+        opening = openings[conn_id] = loop.create_task(_open(conn_id, earlier))
     return await asyncio.shield(opening)
 
 
-def _stale(opening: asyncio.Task[Poller]) -> bool:
-    if not opening.done():
-        return False
-    return (
-        opening.cancelled() or opening.exception() is not None or time.time() - opening.result().opened > SETTINGS_AGE
-    )
+def _opened(opening: asyncio.Task[Poller]) -> Poller | None:
+    """Give what an opening has led to; None while it lasts, and if it failed."""
+    failed = not opening.done() or opening.cancelled() or opening.exception() is not None
+    return None if failed else opening.result()
 
 
-async def _open(conn_id: str, pollers: _Pollers) -> Poller:
-    settings = await async_settings(conn_id)
+async def _open(conn_id: str, earlier: Poller | None) -> Poller:
+    """Read the connection; where it still says the same, the earlier poller goes on."""
+    try:
+        async with asyncio.timeout(OPENING):
+            settings = await async_settings(conn_id)
+    except TimeoutError:
+        late = f"connection {conn_id} could not be read within {OPENING:.0f} s"
+        raise errors.TransportFailed(late, outcome="not_sent") from None
+    if earlier is not None and earlier.confirm(settings):
+        return earlier
     access = settings.access()
     access.check()
     context = await asyncio.to_thread(access.ssl_context)  # 20 ms of the loop otherwise
-    lanes = [Lane(access, context) for _ in range(WORKERS)]
     log.info("polling %s over %d connections (httpx transport)", settings.base_url, WORKERS)
-    mine = asyncio.current_task()
-
-    def forget() -> None:
-        if pollers.get(conn_id) is mine:
-            del pollers[conn_id]
-
-    return Poller(settings, lanes, forget)
+    return Poller(settings, [Lane(access, context) for _ in range(WORKERS)])

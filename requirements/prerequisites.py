@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,10 +43,15 @@ def check_python(version: tuple[int, ...] = sys.version_info[:2], platform: str 
 
 def _other_pythons() -> str:
     names = [".".join(map(str, version)) for version in PYTHONS]
-    found = [f"python{name}" for name in names if shutil.which(f"python{name}")]
+    found = [f"python{name}" for name in names if _works(f"python{name}")]
     if found:
         return f"This machine has {', '.join(found)}: start the same script with that."
     return f"Install one of Python {', '.join(names)} and start the same script with it."
+
+
+def _works(command: str) -> bool:
+    path = shutil.which(command)  # may be a stand-in for a version that is not installed
+    return path is not None and subprocess.call([path, "-c", ""], stderr=subprocess.DEVNULL) == 0
 
 
 def check_tools(modules: tuple[str, ...] = ("venv", "pip")) -> None:

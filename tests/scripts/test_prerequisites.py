@@ -25,7 +25,8 @@ def test_supported_pythons_pass(version: tuple[int, int]) -> None:
 def test_another_python_is_named_with_those_that_would_do(
     version: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "python3.13").touch(mode=0o755)
+    (tmp_path / "python3.13").symlink_to("/bin/true")
+    (tmp_path / "python3.12").symlink_to("/bin/false")  # a stand-in for a version that is not installed
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Missing) as found:
         check_python(version, "linux")

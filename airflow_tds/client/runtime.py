@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,8 +110,8 @@ class Access:
         if not isinstance(request.target, SecretUrl):
             return self.base_url.rstrip("/") + request.target
         url = request.target.reveal()
-        secure = urlsplit(url).scheme == "https" or urlsplit(self.base_url).scheme == "http"
-        if not _is_address(url) or not secure or not _kept_as_is(url):
+        schemes = ("http", "https") if urlsplit(self.base_url).scheme == "http" else ("https",)
+        if not _is_address(url, schemes) or not _kept_as_is(url):
             raise errors.UnexpectedReply(
                 f"{request.operation}, {request.subject}: the presigned address {request.target} is refused"
             )
@@ -131,15 +131,15 @@ class Access:
         return fields
 
 
-def _is_address(url: str) -> bool:
-    """Say whether text is an http(s) URL without credentials and fragment."""
+def _is_address(url: str, schemes: Sequence[str] = ("http", "https")) -> bool:
+    """Say whether text is a URL of one of these schemes, without credentials and fragment."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises beyond 65535; httpx would wrap it around
     except ValueError:
         return False
     plain = url.isascii() and url.isprintable() and not any(c in url for c in " \\#") and "@" not in parts.netloc
-    return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+    return plain and parts.scheme in schemes and bool(parts.hostname)
 
 
 def _kept_as_is(url: str) -> bool:
@@ -148,8 +148,8 @@ def _kept_as_is(url: str) -> bool:
         sent = httpx.URL(url).raw_path.decode()
     except httpx.InvalidURL:
         return False
-    parts = urlsplit(url)
-    return sent == (parts.path or "/") + ("?" + parts.query if parts.query else "")
+    written = url.partition("://")[2][len(urlsplit(url).netloc) :]
+    return sent == (written if written.startswith("/") else "/" + written)
 
 
 class Runtime(Protocol):
@@ -301,6 +301,15 @@ class _Outgoing:
         return errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
 
 
+def _outgoing(body: Body, guard: _Guard) -> _Outgoing:
+    """Make a payload ready to leave; one of no bytes is whole as soon as it is announced, so it is looked at first."""
+    outgoing = _Outgoing(body, guard)
+    if body.length == 0:
+        for _ in outgoing.pieces():
+            pass
+    return outgoing
+
+
 def _locked(lock: threading.Lock, call: Callable[..., Any], *args: Any) -> Any:
     with lock:
         return call(*args)
@@ -401,9 +410,10 @@ class BlockingRuntime(_Clients[httpx.Client]):
         """Send a request; see `Runtime`."""
         self.check_stop()
         guard = _Guard(request, self.check_stop)
-        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
-        body = closing(_Outgoing(request.body, guard).pieces()) if request.body else nullcontext()
+        request_id = uuid.uuid4().hex
+        body = closing(_outgoing(request.body, guard).pieces()) if request.body else nullcontext()
         try:
+            arguments = _arguments(self._access, request, request_id)
             with body as content, self._client(request).stream(content=content, **arguments) as response:
                 incoming = _Incoming(request, response, request_id)
                 for piece in response.iter_raw():
@@ -442,9 +452,10 @@ class AsyncRuntime(_Clients[httpx.AsyncClient]):
         if "_context" not in self.__dict__:
             await asyncio.to_thread(lambda: self._context)  # 20 ms of the loop otherwise
         guard = _Guard(request, _go_on)
-        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
-        body = aclosing(_Outgoing(request.body, guard).apieces()) if request.body else nullcontext()
+        request_id = uuid.uuid4().hex
+        body = aclosing(_outgoing(request.body, guard).apieces()) if request.body else nullcontext()
         try:
+            arguments = _arguments(self._access, request, request_id)
             async with body as content, self._client(request).stream(content=content, **arguments) as response:
                 incoming = _Incoming(request, response, request_id)
                 async for piece in response.aiter_raw():
@@ -509,9 +520,10 @@ class Lane:
         """
         if request.method != "GET" or isinstance(request.target, SecretUrl):
             raise errors.ValidationFailed(f"{request.operation}: a lane only reads from the service")
-        arguments = _arguments(self._access, request, request_id := uuid.uuid4().hex)
-        timeout = {"timeout": arguments.pop("timeout").as_dict()}
+        request_id = uuid.uuid4().hex
         try:
+            arguments = _arguments(self._access, request, request_id)
+            timeout = {"timeout": arguments.pop("timeout").as_dict()}
             response = await self._transport.handle_async_request(httpx.Request(**arguments, extensions=timeout))
             async with aclosing(response):
                 incoming = _Incoming(request, response, request_id)

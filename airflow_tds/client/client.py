@@ -504,6 +504,7 @@ class Operations:
             sink.truncate()
             await self._runtime.pause(wait)
             url = await self._result_url(watch)
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def _result_url(self, watch: Watch) -> SecretUrl:
         url = self.wire.read_poll(await self._awaited(watch)).result

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -45,6 +45,8 @@ LARGEST_REFUSAL = 64 * 1024
 CALL_TIMEOUT = {"connect": 10.0, "read": 60.0, "write": 60.0, "pool": 10.0}
 #: A store may take minutes to commit a large object after its last byte; httpx's 5 s would give it up.
 TRANSFER_TIMEOUT = {"connect": 10.0, "read": 300.0, "write": 60.0, "pool": 10.0}
+#: Requests of one async client that may be on their way at once.
+MOST_AT_ONCE = 100
 #: A sleeping worker looks this often, in seconds, whether it was told to stop.
 STOP_SLICE = 0.5
 #: What never left: no connection was made, or the request could not be written down.
@@ -305,8 +307,7 @@ def _outgoing(body: Body, guard: _Guard) -> _Outgoing:
     """Make a payload ready to leave; one of no bytes is whole as soon as it is announced, so it is looked at first."""
     outgoing = _Outgoing(body, guard)
     if body.length == 0:
-        for _ in outgoing.pieces():
-            pass
+        next(outgoing.pieces(), None)
     return outgoing
 
 
@@ -445,7 +446,13 @@ class AsyncRuntime(_Clients[httpx.AsyncClient]):
         access: The service.
     """
 
-    _make = httpx.AsyncClient
+    # httpcore's pool loses a place for good when a request is cancelled while it connects: it gets no bound to
+    # run out of, and the bound is kept here.
+    _make = partial(httpx.AsyncClient, limits=httpx.Limits(max_connections=None, max_keepalive_connections=20))
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""
@@ -456,7 +463,8 @@ class AsyncRuntime(_Clients[httpx.AsyncClient]):
         body = aclosing(_outgoing(request.body, guard).apieces()) if request.body else nullcontext()
         try:
             arguments = _arguments(self._access, request, request_id)
-            async with body as content, self._client(request).stream(content=content, **arguments) as response:
+            exchange = self._client(request).stream
+            async with self._turns, body as content, exchange(content=content, **arguments) as response:
                 incoming = _Incoming(request, response, request_id)
                 async for piece in response.aiter_raw():
                     guard.check()

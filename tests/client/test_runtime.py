@@ -5,6 +5,7 @@ import contextlib
 import datetime as dt
 import io
 import ipaddress
+import random
 import socket
 import ssl
 import threading
@@ -476,6 +477,23 @@ def test_a_cancelled_upload_gives_up_its_source_and_the_client_goes_on(server: A
     assert asyncio.run(work()).status == 200
 
 
+def test_a_client_survives_any_number_of_cancelled_requests(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "MOST_AT_ONCE", 10)
+    chance = random.Random(1)  # noqa: S311  # when each is cancelled
+
+    async def work() -> list[Any]:
+        async with AsyncTableClient(service.url, token=service.token) as client:
+            for _ in range(40):
+                reads = [asyncio.create_task(client.info("t")) for _ in range(25)]
+                for one in reads:
+                    asyncio.get_running_loop().call_later(chance.uniform(0, 0.05), one.cancel)
+                await asyncio.gather(*reads, return_exceptions=True)
+            async with asyncio.timeout(20):
+                return await asyncio.gather(*[client.info("t") for _ in range(20)])
+
+    assert len(asyncio.run(work())) == 20
+
+
 # ---- addresses
 
 
@@ -537,6 +555,7 @@ def test_the_credentials_are_not_shown() -> None:
         "http://host/x\n",
         "http://[host/x",
         "http://xn--a/..",
+        "http://host/" + "x" * 70_000,
     ],
 )
 def test_a_presigned_url_that_would_not_arrive_as_it_is_is_refused_before_anything_is_sent(

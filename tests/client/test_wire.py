@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request, SecretUrl
@@ -16,7 +17,7 @@ from airflow_tds.client.payloads import Body, body_of
 from airflow_tds.client.wire import Initiation, Route, Wire, retry_after
 
 WIRE = Wire()
-URL = "https://store.example/put/1?sig=0123456789abcdef"
+URL = "https://store.example/put/1?n=1&sig=0123456789abcdef"
 DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
@@ -138,6 +139,11 @@ def test_a_map_may_be_made_with_routes_as_values() -> None:
 
 def test_a_map_that_is_a_map_already_is_taken_as_it_is() -> None:
     assert Wire.model_validate(WIRE) == WIRE
+
+
+def test_what_is_no_mapping_is_no_map() -> None:
+    with pytest.raises(ValidationError):
+        Wire.model_validate(["truncate"])
 
 
 @pytest.mark.parametrize("setting", [None, {}])

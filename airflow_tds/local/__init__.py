@@ -10,9 +10,10 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
 
     sql, columns        how text becomes SQL safely; what a column can hold
     payloads/           one payload format per file: a file becomes rows of exactly the table's columns
-    store               the database file: tables, durable jobs, and their copies in memory
+    database, records   the database file; what it remembers of tables and jobs
+    store               tables, durable jobs and files, and the copies in memory that answer requests
     writes, query       a job's SQL: one write to one table; one cross query to one result file
-    worker              the threads that run jobs, each at most once
+    jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     signing, storage    presigned URLs and the object store behind them
     app, service        HTTP, and the whole as an object that starts and stops
 """

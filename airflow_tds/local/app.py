@@ -31,8 +31,9 @@ from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.wire import Wire, describe
 from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
+from airflow_tds.local.records import Job, Kind
 from airflow_tds.local.storage import PATHS, Storage
-from airflow_tds.local.store import Job, Kind, Store
+from airflow_tds.local.store import Store
 from airflow_tds.local.writes import check_keys
 
 __all__ = ["RequestRecord", "Settings", "build_app"]
@@ -229,7 +230,7 @@ class _Api:
     def _start_query(self, query: CrossQueryRequest) -> Job:
         """Refuse what cannot be run, then queue it."""
         result_format = query.format or DEFAULT_FORMAT
-        with self._store.transaction() as cursor:
+        with self._store.database.transaction() as cursor:
             compile_query(cursor, query, self._store.catalog(cursor), result_format)
         spec = query.model_dump(mode="json", exclude_none=True) | {"format": result_format}
         return self._store.enqueue("query", query.table_id, spec)

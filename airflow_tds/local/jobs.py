@@ -22,8 +22,9 @@ from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads import formats
 from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
+from airflow_tds.local.records import Job, Table
 from airflow_tds.local.sql import literal
-from airflow_tds.local.store import Job, Store, Table, sync_directory
+from airflow_tds.local.store import Store, sync_directory
 
 __all__ = ["run"]
 
@@ -55,7 +56,7 @@ def run(store: Store, job: Job) -> None:
         _query(store, job)
     elif job.kind == "truncate":
         _commit(store, job, writes.truncate)
-        store.checkpoint()
+        store.database.checkpoint()
     else:
         _write(store, job)
 
@@ -78,13 +79,13 @@ def _load(store: Store, job: Job, payload: Payload) -> None:
     def load(columns: Sequence[Column]) -> Change:
         return lambda cursor, table: writes.load(cursor, table, payload, columns, keys)
 
-    with store.cursor() as cursor:
+    with store.database.cursor() as cursor:
         columns = payload.columns(cursor)
     try:
         _commit(store, job, load(columns))
     except duckdb.Error as failure:
         _raise_engine_failure(failure)
-        with store.cursor() as cursor:
+        with store.database.cursor() as cursor:
             wider = payload.loosened(cursor, columns)
         with _explained(store, payload, wider):
             _commit(store, job, load(wider))
@@ -108,7 +109,7 @@ def _explained(store: Store, payload: Payload, columns: Sequence[Column]) -> Ite
         yield
     except duckdb.Error as failure:
         _raise_engine_failure(failure)
-        with store.cursor() as cursor:
+        with store.database.cursor() as cursor:
             faults = payload.faults(cursor, columns)
         if not faults:
             raise
@@ -116,7 +117,7 @@ def _explained(store: Store, payload: Payload, columns: Sequence[Column]) -> Ite
 
 
 def _commit(store: Store, job: Job, change: Change) -> None:
-    with store.transaction() as cursor:
+    with store.database.transaction() as cursor:
         table = change(cursor, store.table(job.table_id))
         if table.ingested:  # a table that never had data has no snapshot, §2.4
             table = replace(table, snapshot_id=uuid4().hex, updated_at=store.clock())
@@ -129,7 +130,7 @@ def _query(store: Store, job: Job) -> None:
     request = CrossQueryRequest.model_validate(job.spec)
     result_format = request.format or DEFAULT_FORMAT
     part = store.results / f"{job.job_id}.part"
-    with store.transaction() as cursor:
+    with store.database.transaction() as cursor:
         select = compile_query(cursor, request, store.catalog(cursor), result_format)
         cursor.execute(f"COPY ({select.sql}) TO {literal(str(part))} ({_COPY[result_format]})", select.values)
         _settle(part, store.results / job.job_id)

@@ -26,8 +26,8 @@ from duckdb import DuckDBPyConnection
 from airflow_tds.client.errors import TableNotFound, ValidationFailed
 from airflow_tds.client.models import CrossQueryRequest, FilterGroup, FilterLeaf, JoinSpec, Predicate, ResultFormat
 from airflow_tds.local.columns import Column
+from airflow_tds.local.records import Table
 from airflow_tds.local.sql import identifier, relation
-from airflow_tds.local.store import Table
 
 __all__ = ["DEFAULT_FORMAT", "Select", "compile_query"]
 

@@ -20,8 +20,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
 from airflow_tds.client.errors import Conflict
+from airflow_tds.local.records import Job
 from airflow_tds.local.signing import LinkRefused, Purpose, Signer
-from airflow_tds.local.store import Job, Store
+from airflow_tds.local.store import Store
 
 __all__ = ["PATHS", "Storage"]
 

@@ -3,133 +3,53 @@
 A data directory holds `store.duckdb`, `payloads/<job id>`, `results/<job id>`, `tmp/`, `signing.key` and `lock`.
 What is acknowledged is on disk first; reads of the catalog and of jobs never touch the disk. A job's change
 of data and its COMPLETED status are one transaction, so a job is applied at most once, whenever the process
-dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied. No index and no primary
-key: one process keeps ids unique, and replaying indexes is where crash recovery is known to fail.
+dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Self, TextIO
 from uuid import uuid4
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import Conflict, JobNotFound, TableNotFound, ValidationFailed
-from airflow_tds.local.columns import Column
+from airflow_tds.local.database import Database
+from airflow_tds.local.records import (
+    JOB_FIELDS,
+    SCHEMA,
+    TABLE_FIELDS,
+    Job,
+    Kind,
+    Table,
+    job_of,
+    job_row,
+    table_of,
+    table_row,
+)
 from airflow_tds.local.sql import literal, relation
 
-__all__ = ["Job", "Kind", "Status", "Store", "StoreUnavailable", "Table"]
-
-Kind = Literal["upload", "append", "upsert", "truncate", "query"]
-Status = Literal["awaiting", "queued", "completed", "failed"]
+__all__ = ["Store", "StoreUnavailable", "sync_directory"]
 
 #: Seconds beyond its URL's expiry that a transfer under way may take before its job fails.
 _UPLOAD_GRACE = 900.0
 #: DuckDB allocates its file in blocks of this many bytes.
 _BLOCK = 262_144
-_FINAL = ("completed", "failed")
-_SCHEMA = """
-CREATE SCHEMA IF NOT EXISTS meta;
-CREATE SCHEMA IF NOT EXISTS data;
-CREATE TABLE IF NOT EXISTS meta.tables(
-  table_id VARCHAR NOT NULL, relation VARCHAR, columns VARCHAR NOT NULL, snapshot_id VARCHAR,
-  row_count BIGINT NOT NULL, updated_at DOUBLE);
-CREATE TABLE IF NOT EXISTS meta.jobs(
-  seq BIGINT NOT NULL, job_id VARCHAR NOT NULL, kind VARCHAR NOT NULL, table_id VARCHAR NOT NULL,
-  spec VARCHAR NOT NULL, status VARCHAR NOT NULL, attempts INTEGER NOT NULL, created_at DOUBLE NOT NULL,
-  expires_at DOUBLE, queued_at DOUBLE, finished_at DOUBLE, payload_sha256 VARCHAR, payload_bytes BIGINT,
-  snapshot_id VARCHAR, error VARCHAR);
-"""
 
 
 class StoreUnavailable(Exception):  # a state, told in one sentence
     """Another service has this data directory, or its database cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table's row of the catalog.
-
-    Attributes:
-        table_id: The interface's id, any text.
-        relation: Where its rows are; never made from the id. None before the first load.
-        columns: In order; empty before the first load.
-        snapshot_id: New with every committed write; None before the first.
-        row_count: Rows.
-        updated_at: POSIX seconds; None before the first write.
-    """
-
-    table_id: str
-    relation: str | None = None
-    columns: tuple[Column, ...] = ()
-    snapshot_id: str | None = None
-    row_count: int = 0
-    updated_at: float | None = None
-
-    @property
-    def ingested(self) -> bool:
-        """Whether it has ever had data, §3.1."""
-        return self.relation is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A background job, §2.3. Times are POSIX seconds; None where not reached.
-
-    Attributes:
-        seq: The order in which jobs run: that of their data's arrival.
-        job_id: Random.
-        kind: What it does.
-        table_id: The table it writes, or the primary table of the query.
-        spec: What was asked for, as JSON values.
-        status: As on disk; see the module.
-        attempts: How often it was begun.
-        created_at: When it was asked for.
-        expires_at: Until when a transfer of its payload may begin.
-        queued_at: When its data had arrived.
-        finished_at: When it became final.
-        payload_sha256: Digest of the payload, hexadecimal.
-        payload_bytes: Its length.
-        snapshot_id: The snapshot that it made.
-        error: Why it failed.
-    """
-
-    seq: int
-    job_id: str
-    kind: Kind
-    table_id: str
-    spec: Mapping[str, Any]
-    status: Status
-    attempts: int
-    created_at: float
-    expires_at: float | None = None
-    queued_at: float | None = None
-    finished_at: float | None = None
-    payload_sha256: str | None = None
-    payload_bytes: int | None = None
-    snapshot_id: str | None = None
-    error: str | None = None
-
-    @property
-    def final(self) -> bool:
-        """Whether it ended."""
-        return self.status in _FINAL
-
-
-_JOB_FIELDS = tuple(field.name for field in fields(Job))
-_TABLE_FIELDS = tuple(field.name for field in fields(Table))
 
 
 class Store:
@@ -152,19 +72,18 @@ class Store:
         self._queues: dict[bool, deque[str]] = {}
         self._running: set[str] = set()
         self._awaiting: set[str] = set()
-        self._open: set[DuckDBPyConnection] = set()
         self._sizes: dict[str, int] = {}
         self._receiving: dict[str, int] = {}
-        self.broken = False
         for folder in (self.payloads, self.results, self._tmp):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.directory)
         try:
-            self._connection = self._connect()
+            self.database = Database(self.directory / "store.duckdb", self.payloads, self.results, self._tmp)
             self._recover()
         except duckdb.Error as failure:
             self._lock.close()
             raise StoreUnavailable(f"{self.directory} cannot be opened: {str(failure).partition(chr(10))[0]}") from None
+        self._sweep()
 
     def __enter__(self) -> Self:
         """Give the open store."""
@@ -176,7 +95,7 @@ class Store:
 
     def close(self) -> None:
         """Close the database; what was acknowledged stays."""
-        self._connection.close()
+        self.database.close()
         fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for a forked child that still has the file
         self._lock.close()
 
@@ -198,72 +117,24 @@ class Store:
 
     def signing_key(self) -> bytes:
         """Give the key of presigned URLs, made once: links survive a restart."""
-        path = self.directory / "signing.key"
-        with suppress(FileExistsError):
-            new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(new, "wb") as file:
-                file.write(secrets.token_bytes(32))
+        path, part = self.directory / "signing.key", self.directory / "signing.key.part"
+        if not path.exists():  # a rename, so that a kill leaves no shorter key
+            part.touch(mode=0o600)
+            part.write_bytes(secrets.token_bytes(32))
+            part.rename(path)
         return path.read_bytes()
 
-    # ---- transactions
-
-    @contextmanager
-    def transaction(self) -> Iterator[DuckDBPyConnection]:
-        """Give a cursor in a transaction of its own: committed at the end, rolled back by any exception."""
-        with self.cursor() as cursor:
-            cursor.execute("BEGIN")
-            try:
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:
-                with suppress(duckdb.Error):
-                    cursor.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def cursor(self) -> Iterator[DuckDBPyConnection]:
-        """Give a cursor that sees the last commit at each statement."""
-        with self.changed:
-            cursor = self._connection.cursor()
-            self._open.add(cursor)
-        try:
-            yield cursor
-        except duckdb.FatalException:
-            self.broken = True
-            raise
-        finally:
-            cursor.close()
-            with self.changed:
-                self._open.discard(cursor)
-                self.changed.notify_all()
-
-    def interrupt(self) -> None:
-        """End the statements under way; their jobs stay queued."""
-        for cursor in list(self._open):
-            cursor.interrupt()
-
-    def checkpoint(self) -> None:
-        """Give freed blocks back for use; while others write it is not possible, and not urgent."""
-        with self.cursor() as cursor, suppress(duckdb.TransactionException):
-            cursor.execute("CHECKPOINT")
-
     def reopen(self) -> None:
-        """Open the database again after it failed, as a full disk makes it fail for good.
+        """Open the database again after it failed.
 
-        What was acknowledged is in the file; whether the last commit is, only the file knows, so all copies in
-        memory are read from it again.
+        Whether the last commit was applied only the file knows, so all copies in memory are read from it again.
 
         Raises:
             duckdb.Error: It cannot be opened yet.
         """
         with self.changed:
-            self.broken = True
-            while self._open:  # each ends by itself: every statement fails
-                self.changed.wait()
-            self._connection.close()
-            self._connection = self._connect()
+            self.database.reopen()
             self._recover()
-            self.broken = False
             self.changed.notify_all()
 
     # ---- tables
@@ -279,8 +150,8 @@ class Store:
         with self.changed:
             if table_id not in self._tables:
                 table = Table(table_id)
-                with self.transaction() as cursor:
-                    _insert(cursor, "meta.tables", _table_row(table))
+                with self.database.transaction() as cursor:
+                    _insert(cursor, "meta.tables", table_row(table))
                 self._tables[table_id] = table
             return self._tables[table_id]
 
@@ -301,8 +172,8 @@ class Store:
 
     def catalog(self, cursor: DuckDBPyConnection) -> dict[str, Table]:
         """Give the tables as the cursor's transaction sees them."""
-        found = cursor.execute(f"SELECT {', '.join(_TABLE_FIELDS)} FROM meta.tables").fetchall()
-        return {row[0]: _table_of(row) for row in found}
+        found = cursor.execute(f"SELECT {', '.join(TABLE_FIELDS)} FROM meta.tables").fetchall()
+        return {row[0]: table_of(row) for row in found}
 
     # ---- jobs
 
@@ -361,6 +232,8 @@ class Store:
             yield
         finally:
             self._receiving[job_id] -= 1
+            if not self._receiving[job_id]:
+                del self._receiving[job_id]
 
     def received(self, job_id: str, part: Path, sha256: str, size: int) -> Job:
         """Take a complete payload, on disk already, and queue its job; the same payload again changes nothing.
@@ -429,9 +302,9 @@ class Store:
             finished_at=self.clock(),
             snapshot_id=table.snapshot_id if table else None,
         )
-        _update(cursor, "meta.jobs", "job_id", _job_row(done))
+        _update(cursor, "meta.jobs", "job_id", job_row(done))
         if table is not None:
-            _update(cursor, "meta.tables", "table_id", _table_row(table))
+            _update(cursor, "meta.tables", "table_id", table_row(table))
         return lambda: self._publish(done, table)
 
     def fail(self, job: Job, error: str) -> None:
@@ -443,15 +316,15 @@ class Store:
     def _create(self, job: Job) -> Job:
         with self.changed:
             job = replace(job, seq=self._next_seq())
-            with self.transaction() as cursor:
-                _insert(cursor, "meta.jobs", _job_row(job))
+            with self.database.transaction() as cursor:
+                _insert(cursor, "meta.jobs", job_row(job))
             self._publish(job)
             return job
 
     def _save(self, job: Job) -> Job:
         with self.changed:
-            with self.transaction() as cursor:
-                _update(cursor, "meta.jobs", "job_id", _job_row(job))
+            with self.database.transaction() as cursor:
+                _update(cursor, "meta.jobs", "job_id", job_row(job))
             self._publish(job)
             return job
 
@@ -489,30 +362,28 @@ class Store:
             self._sizes[table.table_id] = 0
             return
         source = literal(relation(table.relation))
-        with self.cursor() as cursor:
+        with self.database.cursor() as cursor:
             cursor.execute(f"SELECT count(DISTINCT block_id) FILTER (block_id >= 0) FROM pragma_storage_info({source})")
             (blocks,) = cursor.fetchone() or (0,)
         self._sizes[table.table_id] = max(blocks, 1) * _BLOCK
 
-    def _connect(self) -> DuckDBPyConnection:
-        return _open(self.directory / "store.duckdb", self.payloads, self.results, self._tmp)
-
     def _recover(self) -> None:
-        """Read what the file holds, and remove files that no row needs."""
-        self._connection.execute(_SCHEMA)
-        self._running.clear()
-        self._tables = self.catalog(self._connection)
+        """Read what the file holds."""
+        with self.database.cursor() as cursor:
+            cursor.execute(SCHEMA)
+            self._tables = self.catalog(cursor)
+            found = cursor.execute(f"SELECT {', '.join(JOB_FIELDS)} FROM meta.jobs ORDER BY seq").fetchall()
         for table in self._tables.values():
             self._measure(table)
-        found = self._connection.execute(f"SELECT {', '.join(_JOB_FIELDS)} FROM meta.jobs ORDER BY seq").fetchall()
-        self._jobs = {row[1]: _job_of(row) for row in found}
+        self._running.clear()
+        self._jobs = {job.job_id: job for job in map(job_of, found)}
         self._last_seq = max((job.seq for job in self._jobs.values()), default=0)
         queued = [job for job in self._jobs.values() if job.status == "queued"]
         self._queues = {lane: deque(j.job_id for j in queued if (j.kind == "query") is lane) for lane in (False, True)}
         self._awaiting = {job.job_id for job in self._jobs.values() if job.status == "awaiting"}
-        self._sweep()
 
     def _sweep(self) -> None:
+        """Remove files that no row needs, left by a process that was killed."""
         wanted = {job.job_id for job in self._jobs.values() if job.status == "queued"}
         results = {job.job_id for job in self._jobs.values() if job.status == "completed" and job.kind == "query"}
         for folder, kept in ((self.payloads, wanted), (self.results, results), (self._tmp, set[str]())):
@@ -544,27 +415,6 @@ def _lock(directory: Path) -> TextIO:
     return file
 
 
-def _open(path: Path, *reachable: Path) -> DuckDBPyConnection:
-    """Open the database so that SQL reaches the given directories and nothing else, and fetches nothing."""
-    connection = duckdb.connect(
-        str(path),
-        config={
-            "threads": os.cpu_count() or 2,
-            "memory_limit": "1GB",
-            "temp_directory": str(reachable[-1]),
-            "storage_compatibility_version": "v1.5.0",  # either supported version opens the file
-            "python_enable_replacements": "false",  # else unknown tables are looked up in Python variables
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-        },
-    )
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{', '.join(literal(str(folder)) for folder in reachable)}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
-
-
 def _insert(cursor: DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> None:
     marks = ", ".join("?" * len(row))
     cursor.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
@@ -573,22 +423,3 @@ def _insert(cursor: DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> N
 def _update(cursor: DuckDBPyConnection, table: str, key: str, row: Mapping[str, Any]) -> None:
     sets = ", ".join(f"{name} = ?" for name in row)
     cursor.execute(f"UPDATE {table} SET {sets} WHERE {key} = ?", [*row.values(), row[key]])
-
-
-def _job_row(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in _JOB_FIELDS} | {"spec": json.dumps(dict(job.spec))}
-
-
-def _job_of(row: tuple[Any, ...]) -> Job:
-    known = dict(zip(_JOB_FIELDS, row, strict=True))
-    return Job(**known | {"spec": json.loads(known["spec"])})
-
-
-def _table_row(table: Table) -> dict[str, Any]:
-    columns = json.dumps([astuple(column) for column in table.columns])
-    return {name: getattr(table, name) for name in _TABLE_FIELDS} | {"columns": columns}
-
-
-def _table_of(row: tuple[Any, ...]) -> Table:
-    known = dict(zip(_TABLE_FIELDS, row, strict=True))
-    return Table(**known | {"columns": tuple(Column(*column) for column in json.loads(known["columns"]))})

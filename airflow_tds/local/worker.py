@@ -15,7 +15,8 @@ import duckdb
 from airflow_tds.client.errors import Refused
 from airflow_tds.local import jobs
 from airflow_tds.local.payloads.payload import BadPayload
-from airflow_tds.local.store import Job, Store
+from airflow_tds.local.records import Job
+from airflow_tds.local.store import Store
 
 __all__ = ["Worker"]
 
@@ -54,7 +55,7 @@ class Worker:
         """Stop them; a job under way is interrupted and stays queued."""
         self._stopping = True
         self._notify()
-        self._store.interrupt()
+        self._store.database.interrupt()
         for thread in self._threads:
             thread.join()
 
@@ -79,14 +80,14 @@ class Worker:
                     self._run(job)
             except duckdb.Error:  # not the job failed but the store, when it was to note something
                 log.exception("the database failed and is opened again")
-                self._store.broken = True
+                self._store.database.broken = True
                 self._notify()
 
     def _next(self, *, queries: bool) -> Job | None:
         """Wait for the next job; None when there may be news: the worker stops, or the store was opened again."""
         with self._store.changed:
             while not self._stopping:
-                if self._store.broken:
+                if self._store.database.broken:
                     self._mend(queries=queries)
                     return None
                 wait = [self._store.expire()]

@@ -16,8 +16,8 @@ from duckdb import DuckDBPyConnection
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads.payload import BadPayload, Payload
+from airflow_tds.local.records import Table
 from airflow_tds.local.sql import identifier, relation
-from airflow_tds.local.store import Table
 
 __all__ = ["append", "check_keys", "load", "truncate", "upsert"]
 

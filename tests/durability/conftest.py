@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
+from uuid import uuid4
 
 import pytest
 
@@ -234,7 +235,7 @@ class Worlds:
         self._made: list[World] = []
 
     def __call__(self, rows: bytes = b"id,name\n1,a\n") -> World:
-        world = World(self._service, Clock(), f"t{id(self)}_{len(self._made)}")
+        world = World(self._service, Clock(), f"t{uuid4().hex}")
         self._made.append(world)
         self._service.create_table(world.table_id)
         self._service._store.clock = world.clock

@@ -218,6 +218,8 @@ class Operations:
                     log.info("%s; sent again with its length", refused)
                 else:
                     return
+            for _ in keeper.rest():
+                await self._runtime.pause(0.0)  # a stop is seen, and other work of an event loop goes on
             await self._put(initiation, keeper.measured())
 
     async def _put(self, initiation: Initiation, body: Body) -> None:

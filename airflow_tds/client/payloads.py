@@ -106,21 +106,26 @@ class Keeper:
         """Give a body of unknown length: what was kept so far, then the rest, as the source gives it."""
         return Body(self._pieces, None, replayable=True)
 
-    def measured(self) -> Body:
-        """Read the source to its end, and give a body whose length is known."""
-        for _ in self._pieces():
-            pass
-        return Body(self._pieces, self._kept.tell(), replayable=True)
-
-    def _pieces(self) -> Pieces:
+    def rest(self) -> Pieces:
+        """Read what the source has left, piece by piece, and keep it."""
         if self._broken:
             raise ValidationFailed("the payload's source broke off; what it gave is not the whole payload")
-        self._kept.seek(0)
-        while piece := self._kept.read(CHUNK):
-            yield piece
+        self._kept.seek(0, io.SEEK_END)
         while piece := self._next():
             self._kept.write(piece)
             yield piece
+
+    def measured(self) -> Body:
+        """Read the source to its end, and give a body whose length is known."""
+        for _ in self.rest():
+            pass
+        return Body(self._pieces, self._kept.seek(0, io.SEEK_END), replayable=True)
+
+    def _pieces(self) -> Pieces:
+        self._kept.seek(0)
+        while piece := self._kept.read(CHUNK):
+            yield piece
+        yield from self.rest()
 
     def _next(self) -> bytes:
         """Read on; a source that raised looks as if it had ended, so that is remembered."""

@@ -321,14 +321,14 @@ def _failure(request: Request, error: Exception) -> errors.TransportFailed:
 
     Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
     """
-    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL, UnicodeEncodeError))
+    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL))
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
-    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError)
+    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError)
     detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
     return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
 
 
-_BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeEncodeError)
+_BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
 
 def _arguments(access: Access, request: Request, request_id: str) -> dict[str, Any]:
@@ -429,9 +429,10 @@ class BlockingRuntime(_Clients[httpx.Client]):
     async def pause(self, seconds: float) -> None:
         """Wait in slices, so that a stop is seen soon."""
         ends = time.monotonic() + seconds
+        self.check_stop()
         while (left := ends - time.monotonic()) > 0:
-            self.check_stop()
             time.sleep(min(left, STOP_SLICE))  # noqa: ASYNC251  # this runtime blocks: that is its purpose
+            self.check_stop()
 
     def close(self) -> None:
         """Close the connections."""

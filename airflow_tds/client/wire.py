@@ -36,6 +36,8 @@ STATUS_TEXT = 64
 SHORTEST_SECRET = 8
 #: Controls of ASCII and C1 (a terminal obeys both), and Unicode's line ends.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: A header field as `name: value`, with nothing that could end it.
+_FIELD = re.compile(r"[!#$%&'*+.^_`|~\w-]+: (?! )[\x20-\x7e]*", re.ASCII)
 _TIME = TypeAdapter(datetime)
 _SUCCESS = range(200, 300)
 _M = TypeVar("_M", bound=BaseModel)
@@ -513,10 +515,11 @@ def _model(kind: type[_M], document: Any, operation: str) -> _M:
 
 def _headers(found: Any) -> dict[str, str]:
     """Read the header fields of a PUT; its framing is ours to choose, so fields that frame are left out."""
-    if not isinstance(found, dict | None) or not all(isinstance(v, str | int) for v in (found or {}).values()):
-        raise errors.UnexpectedReply("initiation: upload_headers is no object of texts", field="upload_headers")
+    fields = {} if found is None else found
+    if not isinstance(fields, dict) or not all(_is_field(name, value) for name, value in fields.items()):
+        raise errors.UnexpectedReply("initiation: upload_headers is no object of header fields", field="upload_headers")
     framing = ("content-length", "transfer-encoding", "host", "connection")
-    return {name: str(value) for name, value in (found or {}).items() if name.lower() not in framing}
+    return {name: str(value) for name, value in fields.items() if name.lower() not in framing}
 
 
 def _job(document: Any, operation: str) -> DataJobResponse:
@@ -524,6 +527,10 @@ def _job(document: Any, operation: str) -> DataJobResponse:
     job = _model(DataJobResponse, _with_reason(document), operation)
     error = None if job.error is None else _fit(job.error)[:ERROR_TEXT]
     return job.model_copy(update={"status": _fit(job.status)[:STATUS_TEXT], "error": error})
+
+
+def _is_field(name: str, value: Any) -> bool:
+    return isinstance(value, str | int) and _FIELD.fullmatch(f"{name}: {value}") is not None
 
 
 def _with_reason(document: Any) -> Any:

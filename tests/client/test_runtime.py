@@ -24,6 +24,7 @@ from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.runtime import Access, AsyncRuntime, BlockingRuntime, Lane, finish
+from airflow_tds.client.wire import Initiation
 from airflow_tds.local import Service
 
 Send = Callable[..., list[Reply]]
@@ -361,14 +362,6 @@ def test_a_header_that_cannot_be_sent_is_not_shown(server: Any, send: Send) -> N
     assert "s3cret" not in str(raised.value)
 
 
-def test_a_header_beyond_ascii_sent_nothing(server: Any, send: Send) -> None:
-    with pytest.raises(errors.TransportFailed) as raised:
-        send(Access(server.url), get(headers={"x-key": "s3crét"}))
-
-    assert raised.value.outcome == "not_sent"
-    assert "s3cr" not in str(raised.value)
-
-
 def test_a_request_that_takes_longer_than_its_limit_is_given_up(server: Any, send: Send) -> None:
     def slow() -> Iterator[bytes]:
         for _ in range(3):
@@ -421,6 +414,21 @@ def test_a_payload_that_is_stopped_never_looks_whole(server: Any, length: int | 
     world.close()
     server.stop()
     assert not [seen for seen in server.seen if seen.whole]
+
+
+def test_a_payload_that_is_being_measured_can_be_stopped(server: Any) -> None:
+    with TableClient(server.url) as client:
+
+        def pieces() -> Iterator[bytes]:
+            yield b"x" * CHUNK
+            client.stop()
+            yield b"x" * CHUNK
+            pytest.fail("read on after the stop")
+
+        with pytest.raises(errors.Stopped):
+            client.send_data(Initiation("j", SecretUrl(f"{server.url}/x")), pieces(), unknown_length="spool")
+    server.stop()
+    assert server.seen == []
 
 
 def test_a_pause_ends_when_told_to_stop() -> None:

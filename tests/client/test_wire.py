@@ -302,7 +302,9 @@ def test_the_headers_of_a_put_are_taken_but_for_its_framing() -> None:
     assert initiated({"upload_headers": headers}).upload_headers == {"x-ms-blob-type": "BlockBlob", "x-n": "7"}
 
 
-@pytest.mark.parametrize("headers", ["x", ["x"], {"x": ["y"]}])
+@pytest.mark.parametrize(
+    "headers", ["x", ["x"], {"x": ["y"]}, {"x": {}}, {"x": "a\nb"}, {"x": "é"}, {"x\n": "y"}, {"x y": "z"}, {"": "y"}]
+)
 def test_headers_of_a_put_in_another_shape_are_an_error(headers: Any) -> None:
     with pytest.raises(errors.UnexpectedReply, match="upload_headers"):
         initiated({"upload_headers": headers})

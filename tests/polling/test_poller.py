@@ -281,7 +281,8 @@ def test_a_refusal_ends_all_waits_at_once(bench: Any) -> None:
     bench.run(test())
 
 
-def test_an_outage_is_ridden_out(bench: Any, service: Service, heard: Any) -> None:
+def test_an_outage_is_ridden_out(bench: Any, service: Service, heard: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "airflow_tds.polling")
     service.hold()
     job = service._store.enqueue("truncate", "t", {})
 
@@ -297,7 +298,6 @@ def test_an_outage_is_ridden_out(bench: Any, service: Service, heard: Any) -> No
             await recovery.heard.wait()
         assert (await waiting).kind == "completed"
 
-    logging.getLogger("airflow_tds.polling").setLevel(logging.INFO)
     bench.run(test())
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.app import RequestRecord, Settings, build_app
@@ -129,6 +130,17 @@ class Service:
         self._worker.release()
 
 
+class _Quiet(HttpToolsProtocol):
+    """Never logs addresses: those of the object store hold signatures.
+
+    The option for it acts on a logger that the host program may set up anew.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.access_log = False
+
+
 class _Server(uvicorn.Server):
     """uvicorn in a thread, on a socket that is open already."""
 
@@ -136,7 +148,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]  # an ASGI application
-                http="httptools",
+                http=_Quiet,
                 loop="asyncio",  # another loop that happens to be installed gains nothing
                 log_config=None,
                 access_log=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from urllib.parse import quote
 
@@ -123,6 +124,19 @@ def test_requests_are_noted_without_secrets(service: Service, caller: Caller, ta
     assert json.loads(listed)[before]["operation"] == "append"
     assert service.token not in listed
     assert "Signature" not in listed
+
+
+def test_no_signature_is_logged_whatever_the_host_program_logs(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)  # an attribute's value
+    caplog.set_level(logging.DEBUG)
+    fresh = Caller(service.url, service.token)
+    fresh.write("upload", table, b"a\n1\n")
+    assert fresh.rows(table) == [{"a": 1}]
+    fresh.close()
+    told = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
+    assert "Signature" not in "".join(record.getMessage() for record in told)
 
 
 def test_an_overridden_route_is_served_in_place_of_the_default() -> None:

@@ -24,6 +24,7 @@ from report import Show
 
 ROOT = Path(__file__).resolve().parent.parent
 DAG_FILE = ROOT / "example_dags" / "flights.py"
+SERVICE_TIMEOUT = 60.0  # s; it takes less than one
 RUN_TIMEOUT = 1200.0  # s; a killed upload is repeated only when its first URL is dead
 ROWS_AFTER = {  # in the task's table
     "upload_airlines": 16,
@@ -107,9 +108,10 @@ class Example:
         }
         tables = [text for table in flight_data.ROWS for text in ("--table", table)]
         child = self._child("service", "-m", "airflow_tds.local", *sum(options.items(), ()), *tables)
+        deadline = time.monotonic() + SERVICE_TIMEOUT
         while not ready.exists():
-            if child.exit_code() is not None:
-                raise RunError(f"The embedded service ended:\n{child.tail()}")
+            if child.exit_code() is not None or time.monotonic() > deadline:
+                raise RunError(f"The embedded service does not serve:\n{child.tail()}")
             processes.pause(0.1)
         return dict(json.loads(ready.read_text(encoding="utf-8")))
 
@@ -163,14 +165,14 @@ class Example:
         state = run.state()  # before the tasks: a final state is read with the tasks' final states
         for name, task in run.tasks().items():
             self.show.state(name, task["state"])
-        self.measure(airflow.processes())
+        self.show.measure(self.processes)
         airflow.assert_alive()
         return state
 
-    def measure(self, others: list[processes.Process]) -> None:
-        """Take the memory of all our processes into account."""
+    def processes(self) -> list[processes.Process]:
+        """List our living processes."""
         ours = [process for child in self.children for process in child.family()]
-        self.show.measure(ours + others)
+        return ours + (self.airflow.processes() if self.airflow else [])
 
     @staticmethod
     def _states(run: stack.Run) -> dict[str, str]:
@@ -202,7 +204,7 @@ class Example:
         with child.open_log() as log:
             while child.exit_code() is None:
                 self._relay(log.read())
-                self.measure([])
+                self.show.measure(self.processes)
                 processes.pause(0.3)
             self._relay(log.read())
         tasks = json.loads(result.read_text(encoding="utf-8")) if result.exists() else []

@@ -6,6 +6,7 @@ What lives here: words and numbers on the terminal. What must not: starting, wai
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,10 @@ class Show:
         if state not in {"scheduled", "queued"}:
             self.say(f"{task_id:<22} {state}")
 
-    def measure(self, found: list[processes.Process]) -> None:
-        """Take the memory of processes into account, at most once a second."""
+    def measure(self, find: Callable[[], list[processes.Process]]) -> None:
+        """Take the memory of processes into account, at most once a second: to look for them takes time too."""
         if time.monotonic() - self._measured >= 1:
-            self.peak = max(self.peak, processes.memory(process.pid for process in found))
+            self.peak = max(self.peak, processes.memory(process.pid for process in find()))
             self._measured = time.monotonic()
 
     def summary(self, tasks: int) -> str:

@@ -397,7 +397,10 @@ class Run:
 
 
 def _line(event: Any) -> str:
-    return event if isinstance(event, str) else f"{event.get('level', '')}: {event['event']}"
+    if isinstance(event, str):
+        return event
+    errors = [f"\n    {error['exc_type']}: {error['exc_value']}" for error in event.get("error_detail") or ()]
+    return f"{event.get('level', '')}: {event['event']}{''.join(errors)}"
 
 
 def _exchange(method: str, url: str, body: object, headers: Mapping[str, str]) -> Any:

@@ -30,7 +30,14 @@ with DAG("toy", schedule=None, params={"count": 1}) as dag:
     def count(params):
         return {"count": params["count"]}
 
+    @task
+    def fail():
+        raise ValueError("no such thing")
+
     count() >> Wait(task_id="wait")
+
+with DAG("failing", schedule=None):
+    fail()
 """
 
 
@@ -84,6 +91,13 @@ def test_a_run_defers_and_succeeds_on_loopback_alone(stack: Stack) -> None:
     assert run.xcom("wait") == "resumed"
     assert "Pausing task as DEFERRED" in run.task_log("wait")
     assert loopback_listeners({process.pid for process in stack.processes()}) == (1, 0)
+
+
+@pytest.mark.system
+def test_a_failed_tasks_log_names_the_error(stack: Stack) -> None:
+    run = stack.trigger("failing")
+    assert run.wait(timeout=90) == "failed"
+    assert "ValueError: no such thing" in run.task_log("fail")
 
 
 @pytest.mark.system

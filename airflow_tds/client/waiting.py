@@ -85,6 +85,7 @@ class Watch:
         poll_interval: Longest pause between two reads, seconds.
         first_pause: Shortest pause between two reads, seconds.
         snapshot: For `truncation`: the snapshot that must have been replaced; empty for any.
+        lease: For `write`: POSIX seconds until which data may still arrive, so that FAILED is not final; 0 for never.
     """
 
     kind: Literal["write", "query", "truncation"]
@@ -94,6 +95,7 @@ class Watch:
     poll_interval: float = 5.0
     first_pause: float = 0.5
     snapshot: str = ""
+    lease: float = 0.0
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -134,7 +136,8 @@ class Watch:
     def outcome(self, reading: Reading, now: float) -> Outcome | None:
         """Say how the wait ended, or None while it goes on."""
         waited = now - self.started
-        if reading.verdict is Verdict.RUNNING:
+        leased = reading.verdict is Verdict.FAILED and now < self.lease
+        if reading.verdict is Verdict.RUNNING or leased:
             if not self.over(now):
                 return None
             text = f"{self._what} still {reading.status} after {waited:.0f} s; it goes on"

@@ -625,7 +625,8 @@ class WriteOnce(_Once):
             waited = now - watch.started
             raise errors.WaitTimedOut(f"{step.why} after {waited:.0f} s; it goes on", job_id=record.job_id)
         self._log.info("%s: %s; waiting until %s at the latest", record.table_id, step.why, _utc(until))
-        return Wait(replace(watch, kind="write", subject=record.job_id, deadline=until))
+        lease = 0.0 if record.phase == "sent" else record.lease
+        return Wait(replace(watch, kind="write", subject=record.job_id, deadline=until, lease=lease))
 
     def _start(self) -> Record:
         """Initiate, record, send: the record is stored before a byte of data leaves."""

@@ -83,8 +83,9 @@ class Settings:
         """Say what the connection tells of the service's writes."""
         from airflow_tds.durability import LEASE_MARGIN, Policy
 
-        atomic = self._extra.get("failed_jobs_are_atomic", False)
-        return Policy(_flag("failed_jobs_are_atomic", atomic), _seconds(self._extra, "lease_margin", LEASE_MARGIN))
+        said = self._extra.get("failed_jobs_are_atomic")
+        atomic = None if said is None else _flag("failed_jobs_are_atomic", said)
+        return Policy(atomic, _seconds(self._extra, "lease_margin", LEASE_MARGIN))
 
     def client(self) -> TableClient:
         """Make a client for a thread."""

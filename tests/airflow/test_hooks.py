@@ -89,8 +89,8 @@ def test_a_number_of_seconds_is_checked(value: Any) -> None:
         _ = settings({"transfer_timeout": value}, host="h").transfer_timeout
 
 
-@pytest.mark.parametrize(("value", "atomic"), [(True, True), ("true", True), ("0", False), (None, False)])
-def test_a_flag_may_be_text(value: Any, atomic: bool) -> None:
+@pytest.mark.parametrize(("value", "atomic"), [(True, True), ("true", True), ("0", False), (None, None)])
+def test_a_flag_may_be_text(value: Any, atomic: bool | None) -> None:
     assert settings({"failed_jobs_are_atomic": value}, host="h").policy().failed_jobs_are_atomic is atomic
 
 

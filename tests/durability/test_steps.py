@@ -11,6 +11,7 @@ import pytest
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
+from airflow_tds.client.waiting import Verdict
 from airflow_tds.client.wire import Wire
 from airflow_tds.durability import Done, Generation, MemoryStore, Policy, TruncateOnce, Wait
 
@@ -123,6 +124,28 @@ def test_data_that_never_arrived_is_sent_to_a_new_job_after_the_lease(world: Any
     world.finish(world.write())
     assert world.requested("append") == 2
     assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
+
+
+def test_a_failure_that_does_not_count_yet_is_waited_out(world: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        world.write(at=raising("before put is sent", KeyboardInterrupt())).advance(world.watch())
+    fail_job(world, world.disk.record.job_id)
+    step = world.write().advance(world.watch())
+    assert isinstance(step, Wait)
+    failed = world.reader.look(step.watch)
+    assert failed.verdict is Verdict.FAILED
+    lease = world.disk.record.lease
+    assert step.watch.outcome(failed, lease - 0.001) is None
+    assert step.watch.outcome(failed, lease) is not None
+
+
+def test_a_failure_of_acknowledged_data_ends_the_wait(world: Any) -> None:
+    world.service.hold()
+    step = world.write().advance(world.watch())
+    fail_job(world, world.disk.record.job_id)
+    world.service.release()
+    assert isinstance(step, Wait)
+    assert world.reader.watch(step.watch).kind == "failed"
 
 
 def test_data_that_the_store_refuses_leaves_the_job_to_the_next_try(world: Any) -> None:

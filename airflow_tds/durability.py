@@ -24,11 +24,12 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol, Self, get_args
 
 from airflow_tds.client import errors
-from airflow_tds.client.client import TableClient, UnknownLength
+from airflow_tds.client.client import TableClient
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.payloads import Body
 from airflow_tds.client.waiting import Verdict, Watch, judge, judge_truncated
 from airflow_tds.client.wire import WriteOperation
+from airflow_tds.client.writes import UnknownLength
 
 __all__ = [
     "Attached",

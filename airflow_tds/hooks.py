@@ -56,7 +56,7 @@ class Settings:
     @property
     def transfer_timeout(self) -> float:
         """Seconds that one upload may take at most."""
-        from airflow_tds.client.client import TRANSFER_TIMEOUT
+        from airflow_tds.client.calls import TRANSFER_TIMEOUT
 
         return _seconds(self._extra, "transfer_timeout", TRANSFER_TIMEOUT)
 

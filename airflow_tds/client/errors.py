@@ -4,6 +4,7 @@
     ├── Stopped                        told to stop before the next request (the task was killed)
     ├── TransportFailed                no complete answer came
     ├── UnexpectedReply                an answer that the wire map cannot read
+    ├── SnapshotChanged                the table changed between two pages of one reading
     ├── Refused                        a "no", by the service (.status) or by our own check (status None)
     │   ├── ValidationFailed (ValueError)
     │   │   └── DifferentWrite         the record belongs to another write
@@ -39,6 +40,7 @@ __all__ = [
     "Outcome",
     "Refused",
     "ServerError",
+    "SnapshotChanged",
     "Stopped",
     "StorageRefused",
     "TableNotFound",
@@ -96,6 +98,12 @@ class UnexpectedReply(TableServiceError):
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+class SnapshotChanged(TableServiceError):
+    """The table changed between two pages, which would mix two snapshots; read it again."""
+
+    outcome: Outcome = "done"
 
 
 class Refused(TableServiceError):

@@ -6,12 +6,18 @@ Three forms come in: simple expressions `field:operator:value` (§2.6), plain ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.client.models import FilterGroup, FilterLeaf, describe
 
-__all__ = ["Column", "Condition", "col", "parse_simple"]
+__all__ = ["Column", "Condition", "Filters", "col", "parse_simple", "simple_expressions", "structured"]
 
+#: One filter, or several that combine with AND; None for none.
+Filters = str | Mapping[str, Any] | FilterLeaf | FilterGroup | Iterable[str | Mapping[str, Any]] | None
 OPERATORS = ("eq", "ne", "lt", "lte", "gt", "gte")
 
 
@@ -108,6 +114,72 @@ def parse_simple(expression: str) -> Condition:
             f"filter {expression!r} is not field:operator:value, operator one of {', '.join(OPERATORS)} (§2.6)"
         )
     return Condition(field=field, operator=operator, value=_number_or_text(value))
+
+
+def simple_expressions(filters: Filters) -> list[str]:
+    """Write filters as simple expressions, which combine with AND, §2.6.
+
+    Args:
+        filters: A simple expression or a predicate, or several; None for none.
+
+    Returns:
+        The expressions; empty for none.
+
+    Raises:
+        ValidationFailed: An expression is none, or a predicate cannot be written so (an `or` group, or a
+            column whose name holds a colon).
+    """
+    return [text for each in _several(filters) for text in _expressions(each)]
+
+
+def structured(filters: Filters) -> Condition | None:
+    """Write filters as one structured predicate, §2.6: one is a leaf, several are an `and` group.
+
+    Args:
+        filters: A simple expression or a predicate, or several; None for none.
+
+    Returns:
+        The predicate; None for none.
+
+    Raises:
+        ValidationFailed: An expression is none.
+    """
+    parts = [parse_simple(each) if isinstance(each, str) else Condition(_plain(each)) for each in _several(filters)]
+    if len(parts) > 1:
+        return Condition(type="and", predicates=parts)
+    return parts[0] if parts else None
+
+
+def _several(filters: Filters) -> list[Any]:
+    if filters is None:
+        return []
+    return [filters] if isinstance(filters, str | Mapping | BaseModel) else list(filters)
+
+
+def _plain(predicate: Any) -> dict[str, Any]:
+    if isinstance(predicate, BaseModel):
+        return predicate.model_dump()
+    if isinstance(predicate, Mapping):
+        return dict(predicate)
+    raise ValidationFailed(f"a filter is a simple expression or a predicate, not a {type(predicate).__name__} (§2.5)")
+
+
+def _expressions(each: Any) -> list[str]:
+    if isinstance(each, str):
+        parse_simple(each)
+        return [each]
+    predicate = _plain(each)
+    if predicate.get("type") == "and":
+        return [text for part in predicate.get("predicates", ()) for text in _expressions(part)]
+    if "type" in predicate:
+        raise ValidationFailed("only AND can be written as simple filters (§2.6); cross_query takes any predicate")
+    try:
+        leaf = FilterLeaf.model_validate(predicate)
+    except ValidationError as invalid:
+        raise ValidationFailed(f"filter: {describe(invalid)}") from None
+    if ":" in leaf.field:
+        raise ValidationFailed(f"column {leaf.field!r} holds a colon, which a simple filter cannot say (§2.6)")
+    return [f"{leaf.field}:{leaf.operator}:{leaf.value}"]
 
 
 def _number_or_text(text: str) -> int | float | str:

@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictInt, StrictStr, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    ValidationError,
+)
 
 __all__ = [
     "Comparison",
@@ -20,8 +30,11 @@ __all__ = [
     "FilterGroup",
     "FilterLeaf",
     "JoinSpec",
+    "PageMetadata",
     "Predicate",
+    "QueryResponse",
     "ResultFormat",
+    "describe",
 ]
 
 Comparison = Literal["eq", "ne", "lt", "lte", "gt", "gte"]
@@ -68,6 +81,32 @@ class DataJobResponse(_Reply):
 
     status: str
     error: str | None = None
+
+
+class PageMetadata(_Reply):
+    """Where a page stands, §2.4.
+
+    Attributes:
+        total_count: Rows that match, on all pages. None when not told.
+        has_next: True when more rows follow.
+    """
+
+    total_count: int | None = None
+    has_next: bool
+
+
+class QueryResponse(_Reply):
+    """One page of a JSON query, §2.4.
+
+    Attributes:
+        items: Rows, column name to value.
+        metadata: Where the page stands.
+        etag: Tied to the table's snapshot; empty while the table never had data.
+    """
+
+    items: list[dict[str, Any]]
+    metadata: PageMetadata
+    etag: str = ""
 
 
 class FilterLeaf(_Asked):
@@ -140,3 +179,8 @@ class CrossQueryRequest(_Asked):
 
 
 FilterGroup.model_rebuild()
+
+
+def describe(invalid: ValidationError) -> str:
+    """Put pydantic's findings into one line: field, rule, and not the value."""
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in invalid.errors())

@@ -8,24 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, Literal, Self, TypeVar
-from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json
 
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Repeat, Reply, Request, SecretUrl
-from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
+from airflow_tds.client.models import (
+    CrossQueryRequest,
+    DataJobResponse,
+    DatasetInfoResponse,
+    PageMetadata,
+    QueryResponse,
+    describe,
+)
 from airflow_tds.client.payloads import Body
 
 __all__ = ["Initiation", "Poll", "Route", "Wire", "WriteOperation"]
 
-WriteOperation = Literal["upload", "append", "upsert"]
+WriteOperation = Literal["upload", "append", "overwrite", "upsert"]
 
+#: The most rows that one page may hold, §8.
+LARGEST_PAGE = 10_000
+#: "The table has not changed", §4.2 rule 3.
+NOT_MODIFIED = 304
 #: An error's text keeps this much of the answer's body: enough to act on, too little to flood a log.
 ERROR_TEXT = 2048
 #: Ids beyond this are refused: no service's table is called so, and many servers cut longer paths.
@@ -38,6 +49,8 @@ SHORTEST_SECRET = 8
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: A header field as `name: value`, with nothing that could end it.
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~\w-]+: (?! )[\x20-\x7e]*", re.ASCII)
+#: What may stand in an entity tag, quoted or not.
+_ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"|[\x21\x23-\x7e]+')
 _TIME = TypeAdapter(datetime)
 _SUCCESS = range(200, 300)
 _M = TypeVar("_M", bound=BaseModel)
@@ -164,9 +177,12 @@ class Wire(BaseModel):
     info: Route = _assumed("GET /tables/{table_id}/data/info")
     upload: Route = _assumed("POST /tables/{table_id}/data/upload", "if_unsent")
     append: Route = _fixed("PATCH /tables/{table_id}/data", "§4.2", "if_unsent")
+    overwrite: Route = _assumed("POST /tables/{table_id}/data/overwrite", "if_unsent")
     upsert: Route = _assumed("POST /tables/{table_id}/data/upsert", "if_unsent")
+    delete_rows: Route = _assumed("POST /tables/{table_id}/data/delete", "if_unsent")
     truncate: Route = _assumed("POST /tables/{table_id}/data/truncate", "if_unsent")
     get_job: Route = _assumed("GET /data/jobs/{job_id}")
+    query_json: Route = _fixed("GET /tables/{table_id}/data/query", "§4.2")
     start_query: Route = _fixed("POST /data/queries", "§4.2")
     poll_query: Route = _fixed("GET /data/query/{job_id}", "§4.2")
 
@@ -224,7 +240,7 @@ class Wire(BaseModel):
         """Announce a write; the answer names its job and where to PUT the data, §4.2 rule 1.
 
         Args:
-            operation: `upload`, `append` or `upsert`.
+            operation: `upload`, `append`, `overwrite` or `upsert`.
             table_id: The table.
             data_format: One of `write_formats`.
             key_columns: A name or a list of names, for upsert only; None otherwise.
@@ -265,6 +281,43 @@ class Wire(BaseModel):
     def poll_request(self, job_id: str) -> Request:
         """Ask whether a query's result is ready, §4.2."""
         return self._to_job("poll_query", job_id)
+
+    def page_request(self, table_id: str, filters: Sequence[str], limit: int | None, offset: int, etag: str) -> Request:
+        """Ask for one page of a table, §4.2 rules 2 and 3.
+
+        Args:
+            table_id: The table.
+            filters: Simple expressions, which combine with AND.
+            limit: Rows at most, 1 to 10 000; None leaves it to the service.
+            offset: Rows to leave out at the start.
+            etag: What an earlier page carried; empty asks unconditionally.
+
+        Raises:
+            ValidationFailed: Limit or offset is out of range, or the etag cannot stand in a header.
+        """
+        if limit is not None and not 1 <= limit <= LARGEST_PAGE:
+            raise errors.ValidationFailed(f"limit is 1 to {LARGEST_PAGE}, not {limit} (§8)")
+        if offset < 0:
+            raise errors.ValidationFailed(f"offset is 0 or more, not {offset}")
+        if etag and not _ETAG.fullmatch(etag):
+            raise errors.ValidationFailed("the etag is not one that a service gave")
+        query = [("filters", text) for text in filters]
+        query += [] if limit is None else [("limit", str(limit))]
+        query += [("offset", str(offset))] if offset else []
+        request = self._to_table("query_json", table_id)
+        target = f"{request.target}?{urlencode(query)}" if query else request.target
+        headers = {"If-None-Match": etag if '"' in etag else f'"{etag}"'} if etag else {}
+        return replace(request, target=target, headers=headers)
+
+    def delete_request(self, table_id: str, filters: Sequence[str]) -> Request:
+        """Ask for the rows that match all filters to be deleted, §4.2 rule 5.
+
+        Raises:
+            ValidationFailed: There is no filter.
+        """
+        if not filters:
+            raise errors.ValidationFailed("delete_rows needs at least one filter (§8); truncate removes all rows")
+        return self._to_table("delete_rows", table_id, {"filters": list(filters)})
 
     def start_query_request(self, query: CrossQueryRequest) -> Request:
         """Start an asynchronous query, §4.2."""
@@ -308,6 +361,18 @@ class Wire(BaseModel):
             self._lifetime(reply, _find(document, self.expires_at, "initiation"), url),
         )
 
+    def read_page(self, reply: Reply) -> QueryResponse | None:
+        """Read a page; None when nothing has changed (304). Rows are handed on as they are, unchecked."""
+        if reply.status == NOT_MODIFIED:
+            return None
+        document = _document(reply, "query")
+        if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+            raise errors.UnexpectedReply("query: the reply holds no list of items", field="items")
+        metadata = _model(PageMetadata, document.get("metadata"), "query, metadata")
+        etag = document.get("etag")
+        etag = etag if isinstance(etag, str) else reply.headers.get("etag", "").removeprefix("W/").strip('"')
+        return QueryResponse.model_construct(items=document["items"], metadata=metadata, etag=etag)
+
     def read_job_id(self, reply: Reply) -> str:
         """Read the id of a query job that was started."""
         return _required(_document(reply, "submit_cross_query"), self.job_id, "submit_cross_query", "job_id")
@@ -349,7 +414,8 @@ class Wire(BaseModel):
         """Say what error a reply is, if it is one; redirects are errors except on the poll path."""
         if reply.status in _SUCCESS:
             return None
-        if request.operation == "poll_query" and reply.status in (*self.ready, *self.pending):
+        known_as_good = {"poll_query": (*self.ready, *self.pending), "query_json": (NOT_MODIFIED,)}
+        if reply.status in known_as_good.get(request.operation, ()):
             return None
         text = _clean(reply.content)
         if isinstance(request.target, SecretUrl):
@@ -384,11 +450,6 @@ class Wire(BaseModel):
             f" (or the service does not have {route.method} {route.path}, which is assumed:"
             f" the connection's wire setting {request.operation!r} overrides it)"
         )
-
-
-def describe(invalid: ValidationError) -> str:
-    """Put pydantic's findings into one line: field, rule, and not the value."""
-    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in invalid.errors())
 
 
 def _overridden(name: str, route: Route, given: Any) -> Route:

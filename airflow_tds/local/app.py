@@ -6,6 +6,7 @@ No SQL on the event loop: what commits or compiles runs in a thread, what memory
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from collections import deque
@@ -13,12 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal, TypeVar
-from urllib.parse import unquote
+from typing import Any
 
 import duckdb
 from anyio import CapacityLimiter, to_thread
-from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -28,10 +27,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import CrossQueryRequest
-from airflow_tds.client.wire import Wire, describe
+from airflow_tds.client.wire import Wire
+from airflow_tds.local.filters import matching, parse_simple
+from airflow_tds.local.pages import Pages
 from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Kind
+from airflow_tds.local.requests import DeleteBody, TableBody, WriteBody, asked_page, body_of, id_of, names_snapshot
 from airflow_tds.local.storage import PATHS, Storage
 from airflow_tds.local.store import Store
 from airflow_tds.local.writes import check_keys
@@ -41,7 +43,6 @@ __all__ = ["RequestRecord", "Settings", "build_app"]
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-_M = TypeVar("_M", bound=BaseModel)
 
 _STATUS: dict[type[errors.Refused], int] = {
     errors.Unauthorized: 401,
@@ -89,22 +90,6 @@ class Settings:
     upload_url_lifetime: float
 
 
-class _WriteBody(BaseModel):
-    """What initiates a write (assumed)."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    format: str
-    update_mode: Literal["append", "upsert"] | None = None
-    key_columns: list[str] | str | None = None
-
-
-class _TableBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    table_id: str
-
-
 def build_app(store: Store, storage: Storage, settings: Settings, requests: deque[RequestRecord]) -> ASGIApp:
     """Give the ASGI application.
 
@@ -120,9 +105,12 @@ def build_app(store: Store, storage: Storage, settings: Settings, requests: dequ
         "info": api.info,
         "upload": partial(api.write, "upload"),
         "append": partial(api.write, "append"),
+        "overwrite": partial(api.write, "overwrite"),
         "upsert": partial(api.write, "upsert"),
+        "delete_rows": api.delete_rows,
         "truncate": api.truncate,
         "get_job": api.get_job,
+        "query_json": api.query_json,
         "start_query": api.start_query,
         "poll_query": api.poll_query,
     }
@@ -155,6 +143,7 @@ class _Api:
     def __init__(self, store: Store, storage: Storage, settings: Settings, requests: Sequence[RequestRecord]) -> None:
         self._store = store
         self._storage = storage
+        self._pages = Pages(store)
         self._settings = settings
         self._requests = requests
         self._limiter = CapacityLimiter(_THREADS)
@@ -176,7 +165,7 @@ class _Api:
     # ---- operations
 
     async def info(self, request: Request) -> Response:
-        table = self._store.table(_id(request, "table_id"))
+        table = self._store.table(id_of(request, "table_id"))
         return JSONResponse(
             {
                 "table_id": table.table_id,
@@ -189,27 +178,45 @@ class _Api:
         )
 
     async def write(self, kind: Kind, request: Request) -> Response:
-        table_id = _id(request, "table_id")
-        spec = self._write_spec(kind, table_id, await _body(request, _WriteBody))
+        table_id = id_of(request, "table_id")
+        spec = self._write_spec(kind, table_id, await body_of(request, WriteBody))
         lifetime = self._settings.upload_url_lifetime
         job = await self._in_thread(self._store.initiate, kind, table_id, spec, lifetime)
         url = f"{_origin(request)}{self._storage.upload_link(job)}"
         return JSONResponse({"job_id": job.job_id, "upload_url": url, "expires_at": _time(job.expires_at)})
 
+    async def delete_rows(self, request: Request) -> Response:
+        """Answer once the rows are gone; a caller who does not wait for that changes nothing about it."""
+        table_id = id_of(request, "table_id")
+        asked = await body_of(request, DeleteBody)
+        job = await self._in_thread(self._start_delete, table_id, asked.filters)
+        ended = await asyncio.wrap_future(self._store.end(job.job_id))
+        if ended.status == "failed":
+            raise errors.ValidationFailed(ended.error or "")
+        return Response(status_code=204)
+
     async def truncate(self, request: Request) -> Response:
-        await self._in_thread(self._store.enqueue, "truncate", _id(request, "table_id"), {})
+        await self._in_thread(self._store.enqueue, "truncate", id_of(request, "table_id"), {})
         return Response(status_code=202)
 
     async def get_job(self, request: Request) -> Response:
-        return JSONResponse(self._record(self._store.job(_id(request, "job_id"))))
+        return JSONResponse(self._record(self._store.job(id_of(request, "job_id"))))
+
+    async def query_json(self, request: Request) -> Response:
+        table = self._store.table(id_of(request, "table_id"))
+        asked = asked_page(request)
+        if table.snapshot_id and names_snapshot(request.headers.getlist("if-none-match"), table.snapshot_id):
+            return Response(status_code=304, headers=_etag(table.snapshot_id))
+        snapshot_id, body = await self._in_thread(self._pages.read, table.table_id, asked)
+        return Response(body, headers=_etag(snapshot_id), media_type="application/json")
 
     async def start_query(self, request: Request) -> Response:
-        query = await _body(request, CrossQueryRequest)
+        query = await body_of(request, CrossQueryRequest)
         job = await self._in_thread(self._start_query, query)
         return JSONResponse({"job_id": job.job_id}, 202)
 
     async def poll_query(self, request: Request) -> Response:
-        job, wire = self._store.job(_id(request, "job_id")), self._settings.wire
+        job, wire = self._store.job(id_of(request, "job_id")), self._settings.wire
         if job.kind != "query":
             raise errors.JobNotFound(f"job {job.job_id!r} is no query")
         if job.status == "completed":
@@ -218,7 +225,7 @@ class _Api:
         return JSONResponse(self._record(job), 200 if job.final else wire.pending[0])
 
     async def create_table(self, request: Request) -> Response:
-        asked = await _body(request, _TableBody)
+        asked = await body_of(request, TableBody)
         table = await self._in_thread(self._store.create_table, asked.table_id)
         return JSONResponse({"table_id": table.table_id}, 201)
 
@@ -226,6 +233,16 @@ class _Api:
         return JSONResponse([asdict(record) for record in self._requests])
 
     # ---- inside
+
+    def _start_delete(self, table_id: str, filters: list[str]) -> Job:
+        """Refuse what does not fit the table, then queue it."""
+        for expression in filters:
+            parse_simple(expression)
+        with self._store.database.transaction() as cursor:
+            table = self._store.table_seen(cursor, table_id)
+            if table.ingested:
+                matching(cursor, table, filters)
+        return self._store.enqueue("delete", table_id, {"filters": filters})
 
     def _start_query(self, query: CrossQueryRequest) -> Job:
         """Refuse what cannot be run, then queue it."""
@@ -235,7 +252,7 @@ class _Api:
         spec = query.model_dump(mode="json", exclude_none=True) | {"format": result_format}
         return self._store.enqueue("query", query.table_id, spec)
 
-    def _write_spec(self, kind: Kind, table_id: str, asked: _WriteBody) -> dict[str, Any]:
+    def _write_spec(self, kind: Kind, table_id: str, asked: WriteBody) -> dict[str, Any]:
         """Check what a write asks for, and give what its job has to know."""
         if asked.format not in FORMATS:
             raise errors.ValidationFailed(f"format: {asked.format!r} is none of {', '.join(FORMATS)}")
@@ -319,18 +336,9 @@ def _unavailable(failure: duckdb.Error) -> Response:
     return JSONResponse({"detail": "the service cannot write at the moment"}, 503, {"Retry-After": "1"})
 
 
-async def _body(request: Request, kind: type[_M]) -> _M:
-    try:
-        return kind.model_validate_json(await request.body())
-    except ValidationError as invalid:
-        raise errors.ValidationFailed(describe(invalid)) from None
-
-
-def _id(request: Request, name: str) -> str:
-    try:
-        return unquote(request.path_params[name], errors="strict")
-    except UnicodeDecodeError:
-        raise errors.ValidationFailed(f"{name}: not valid UTF-8") from None
+def _etag(snapshot_id: str) -> dict[str, str]:
+    """Give the header of a snapshot; a table that never had data has none, §2.4."""
+    return {"ETag": f'"{snapshot_id}"'} if snapshot_id else {}
 
 
 def _origin(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import ssl
@@ -9,9 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from scripted import Run, ScriptedRuntime, Step
 
+from airflow_tds.client.client import AsyncTableClient, Operations, TableClient
+from airflow_tds.client.runtime import finish
 from airflow_tds.local import Service
 
 
@@ -125,5 +130,37 @@ def answer() -> Callable[..., bytes]:
         if not any(re.match("content-length|transfer-encoding|x-no-length", h, re.IGNORECASE) for h in headers):
             lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+    return make
+
+
+@pytest.fixture(params=["blocking", "async"])
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(face: str) -> Run:
+    return finish if face == "blocking" else asyncio.run
+
+
+@pytest.fixture
+def scripted(face: str) -> Callable[..., tuple[ScriptedRuntime, Operations]]:
+    def make(*script: Step, **settings: Any) -> tuple[ScriptedRuntime, Operations]:
+        runtime = ScriptedRuntime(*script, suspends=face == "async")
+        return runtime, Operations(runtime, **settings)
+
+    return make
+
+
+@pytest.fixture
+def faced(face: str) -> Callable[..., tuple[ScriptedRuntime, TableClient | AsyncTableClient, str]]:
+    """Make a whole client of either face over a script."""
+
+    def make(*script: Step) -> tuple[ScriptedRuntime, TableClient | AsyncTableClient, str]:
+        runtime = ScriptedRuntime(*script, suspends=face == "async")
+        client = (TableClient if face == "blocking" else AsyncTableClient)("http://x")
+        (client._operations if isinstance(client, TableClient) else client)._runtime = runtime
+        return runtime, client, face
 
     return make

@@ -1,73 +1,23 @@
 """Every operation over a scripted runtime with a clock of its own, stepped by both faces."""
 
-import asyncio
-import json
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import Run, Step, answer
 
 from airflow_tds.client import errors
-from airflow_tds.client.client import Operations, backoff, may_repeat
+from airflow_tds.client.calls import backoff, may_repeat
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.payloads import CHUNK, Body, body_of
-from airflow_tds.client.runtime import finish
 from airflow_tds.client.waiting import Verdict, Watch
 from airflow_tds.client.wire import Initiation, Wire
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-Step = Reply | Exception
 DOWN = errors.TransportFailed("down")
 UNSENT = errors.TransportFailed("refused", outcome="not_sent")
-
-
-class ScriptedRuntime:
-    """The three verbs from a script: replies in order, a clock that only pauses move, a record of both."""
-
-    def __init__(self, *script: Step, suspends: bool = False) -> None:
-        self.script = list(script)
-        self.requests: list[Request] = []
-        self.payloads: list[bytes] = []
-        self.pauses: list[float] = []
-        self.clock = 1000.0
-        self._suspends = suspends
-
-    async def send(self, request: Request) -> Reply:
-        await self._turn()
-        self.requests.append(request)
-        self.payloads.append(b"".join(request.body.open()) if request.body else b"")
-        step = self.script.pop(0)
-        if isinstance(step, Exception):
-            if request.sink is not None:
-                request.sink.write(b"half")
-            raise step
-        if request.sink is not None and step.status == 200:
-            request.sink.write(step.content)
-        return step
-
-    async def pause(self, seconds: float) -> None:
-        await self._turn()
-        self.pauses.append(seconds)
-        self.clock += seconds
-
-    def now(self) -> float:
-        return self.clock
-
-    async def _turn(self) -> None:
-        if self._suspends:
-            await asyncio.sleep(0)
-
-    @property
-    def lines(self) -> list[str]:
-        return [f"{request.method} {request.target}" for request in self.requests]
-
-
-def answer(document: Any, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, headers, json.dumps(document).encode())
-
 
 URL = "https://store.example/1"
 INITIATED = answer({"job_id": "j1", "upload_url": URL})
@@ -78,25 +28,6 @@ FAILED = answer({"status": "FAILED", "error": "row 7"})
 STARTED = answer({"job_id": "q1"}, 202)
 READY = Reply(307, {"location": URL})
 RESULT = Reply(200, content=b"a,b\n")
-
-
-@pytest.fixture(params=["blocking", "async"])
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def run(face: str) -> Run:
-    return finish if face == "blocking" else asyncio.run
-
-
-@pytest.fixture
-def scripted(face: str) -> Callable[..., tuple[ScriptedRuntime, Operations]]:
-    def make(*script: Step, **settings: Any) -> tuple[ScriptedRuntime, Operations]:
-        runtime = ScriptedRuntime(*script, suspends=face == "async")
-        return runtime, Operations(runtime, **settings)
-
-    return make
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +64,10 @@ def test_truncate_takes_an_empty_answer(scripted: Any, run: Run) -> None:
     [
         ("upload", {}, "POST /tables/t/data/upload"),
         ("append", {}, "PATCH /tables/t/data"),
+        ("overwrite", {}, "POST /tables/t/data/overwrite"),
+        ("update", {"update_mode": "append"}, "PATCH /tables/t/data"),
+        ("update", {"update_mode": "overwrite"}, "POST /tables/t/data/overwrite"),
+        ("update", {"update_mode": "upsert", "key_columns": "a"}, "POST /tables/t/data/upsert"),
         ("upsert", {"key_columns": "a"}, "POST /tables/t/data/upsert"),
     ],
 )
@@ -146,7 +81,16 @@ def test_a_submitted_write_is_initiated_then_put(
     assert runtime.payloads[1] == b"a\n1\n"
 
 
-@pytest.mark.parametrize(("operation", "keys"), [("upload", {}), ("append", {}), ("upsert", {"key_columns": ["a"]})])
+@pytest.mark.parametrize(
+    ("operation", "keys"),
+    [
+        ("upload", {}),
+        ("append", {}),
+        ("overwrite", {}),
+        ("update", {"update_mode": "overwrite"}),
+        ("upsert", {"key_columns": ["a"]}),
+    ],
+)
 def test_a_blocking_write_waits_and_returns_the_job_as_it_was_read(
     scripted: Any, run: Run, operation: str, keys: dict[str, Any]
 ) -> None:

@@ -1,0 +1,233 @@
+"""One request, told again where that is harmless, and waiting: what every operation stands on.
+
+`Calls` holds what reads and writes share: repeating, budgets of time, looking at a job until it ends. What
+is sent is wire.py's; the operations themselves are in writes.py and queries.py. A sequence of steps only: no
+task groups and no async generators, so that the blocking face can step it to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import replace
+
+from airflow_tds.client import errors
+from airflow_tds.client.messages import Reply, Request
+from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
+from airflow_tds.client.runtime import Runtime
+from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
+from airflow_tds.client.wire import Wire
+
+__all__ = ["Calls"]
+
+log = logging.getLogger(__name__)
+
+#: botocore's standard mode: three tries for a call, five for a transfer, full jitter, at most 20 s apart.
+CALL_TRIES = 3
+TRANSFER_TRIES = 5
+LONGEST_BACKOFF = 20.0
+#: A wait rides out an outage: this many reads in a row may fail, about ten minutes with the backoff above.
+WATCH_TRIES = 60
+#: Without a deadline a `Retry-After` beyond this many seconds ends the call: the caller decides.
+LONGEST_RETRY_AFTER = 300.0
+#: Seconds that one read of a wait gets at least, so that the last one, at the deadline, can be answered.
+SHORTEST_LOOK = 1.0
+#: Client defaults, seconds (§8 leaves them open): a notebook user waits minutes, not days.
+TIMEOUT = 600.0
+POLL_INTERVAL = 5.0
+#: The longest that one upload may take, seconds; part of the lease of a durable write.
+TRANSFER_TIMEOUT = 900.0
+
+
+def backoff(tries: int, retry_after: float | None) -> float:
+    """Say how long to wait before trying again, seconds: what the service asks, else full jitter."""
+    if retry_after is not None:
+        return retry_after
+    return random.uniform(0, min(2.0**tries, LONGEST_BACKOFF))  # noqa: S311  # spreads load, hides nothing
+
+
+def may_repeat(request: Request, error: errors.TableServiceError) -> bool:
+    """Say whether a request may be sent again after an error, without doing anything twice."""
+    if not isinstance(error, errors.TransportFailed | errors.ServerError):
+        return False
+    if request.sink is not None or (request.body is not None and not request.body.replayable):
+        return False
+    unsent = error.outcome in ("not_sent", "refused")
+    return request.repeat == "always" or (request.repeat == "if_unsent" and unsent)
+
+
+def asked(error: errors.TableServiceError) -> float | None:
+    """Say how many seconds the service asks to wait; None when it does not."""
+    return error.retry_after if isinstance(error, errors.ServerError) else None
+
+
+class Calls:
+    """Requests and waits over a runtime.
+
+    Args:
+        runtime: The outside world.
+        wire: The wire map; None for the default one.
+        transfer_timeout: Seconds that one upload may take at most.
+    """
+
+    def __init__(
+        self, runtime: Runtime, wire: Wire | None = None, *, transfer_timeout: float = TRANSFER_TIMEOUT
+    ) -> None:
+        self._runtime = runtime
+        self.wire = wire or Wire()
+        self.transfer_timeout = transfer_timeout
+
+    async def _call(self, request: Request, tries: int = CALL_TRIES, deadline: float | None = None) -> Reply:
+        """Send, again where that is harmless, and raise what the reply means.
+
+        A pause that would pass the deadline ends with it, and nothing more is sent.
+        """
+        for attempt in range(1, tries + 1):
+            try:
+                return await self._once(request)
+            except (errors.TransportFailed, errors.ServerError) as failed:
+                wait = backoff(attempt, asked(failed))
+                left = LONGEST_RETRY_AFTER if deadline is None else deadline - self._runtime.now()
+                if attempt == tries or not may_repeat(request, failed) or (deadline is None and wait > left):
+                    raise
+                if wait > left:
+                    await self._runtime.pause(max(0.0, left))
+                    raise
+                log.warning("%s; again in %.1f s", failed, wait)
+            await self._runtime.pause(wait)
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _once(self, request: Request) -> Reply:
+        reply = await self._runtime.send(request)
+        error = self.wire.error(request, reply)
+        if error is not None:
+            raise error
+        return reply
+
+    async def info(self, table_id: str) -> DatasetInfoResponse:
+        """Get a table's statistics, without a scan.
+
+        Args:
+            table_id: The table.
+
+        Returns:
+            Its statistics, §2.2.
+
+        Raises:
+            TableNotFound: There is no such table.
+        """
+        return self.wire.read_info(await self._call(self.wire.info_request(table_id)))
+
+    async def get_job(self, job_id: str) -> DataJobResponse:
+        """Get a job's record.
+
+        Args:
+            job_id: The job.
+
+        Returns:
+            Its record, §2.3; any status but COMPLETED and FAILED means that it goes on.
+
+        Raises:
+            JobNotFound: There is no such job.
+        """
+        return self.wire.read_job(await self._call(self.wire.job_request(job_id)))
+
+    async def look(self, watch: Watch) -> Reading:
+        """Look once at what a watch names.
+
+        Args:
+            watch: What to look at; its deadline ends repeated tries.
+
+        Returns:
+            What was read, judged.
+        """
+        return watch.read(self.wire, await self._look(watch))
+
+    async def watch(self, watch: Watch) -> Outcome:
+        """Wait for what a watch names; how it ended is a value, not an error.
+
+        Args:
+            watch: What to wait for, and until when.
+
+        Returns:
+            How it ended. A service that does not answer when the deadline comes is a wait that timed out.
+
+        Raises:
+            TransportFailed: The service did not answer for about ten minutes.
+        """
+        outcome, _ = await self._until(watch)
+        return outcome
+
+    async def _until(self, watch: Watch) -> tuple[Outcome, Reply]:
+        """Look until a wait is over; give how it ended, and the last answer."""
+        reading, reply = Reading(Verdict.RUNNING, "not read"), Reply(0)
+        while True:
+            try:
+                reply = await self._look(watch)
+                reading = watch.read(self.wire, reply)
+            except (errors.TransportFailed, errors.ServerError):
+                if not watch.over(self._runtime.now()):
+                    raise
+            now = self._runtime.now()
+            outcome = watch.outcome(reading, now)
+            if outcome is not None:
+                return outcome, reply
+            await self._runtime.pause(watch.pause(now))
+
+    async def _look(self, watch: Watch) -> Reply:
+        limit = max(SHORTEST_LOOK, watch.deadline - self._runtime.now())
+        return await self._call(replace(watch.request(self.wire), limit=limit), WATCH_TRIES, watch.deadline)
+
+    async def _awaited(self, watch: Watch) -> Reply:
+        """Give the answer that says that all went well, or raise how it went."""
+        outcome, reply = await self._until(watch)
+        outcome.check()
+        return reply
+
+    async def wait(
+        self, job_id: str, *, timeout: float = TIMEOUT, poll_interval: float = POLL_INTERVAL
+    ) -> DataJobResponse:
+        """Wait for a write's job.
+
+        Args:
+            job_id: The job.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+            JobNotFound: There is no such job.
+        """
+        return await self._completed(self._watch(timeout, poll_interval), job_id)
+
+    async def wait_until_truncated(
+        self, table_id: str, *, timeout: float = TIMEOUT, poll_interval: float = POLL_INTERVAL
+    ) -> DatasetInfoResponse:
+        """Wait until a truncation has taken effect: row_count is falsy then, §3.1.
+
+        Args:
+            table_id: The table.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the statistics, at most.
+
+        Returns:
+            The statistics of the empty table.
+
+        Raises:
+            WaitTimedOut: The table still has rows after the timeout.
+        """
+        watch = replace(self._watch(timeout, poll_interval), kind="truncation", subject=table_id)
+        return self.wire.read_info(await self._awaited(watch))
+
+    def _watch(self, timeout: float, poll_interval: float) -> Watch:
+        if not timeout > 0 or not poll_interval > 0:
+            raise errors.ValidationFailed("timeout and poll_interval are seconds above zero (§4.2 rule 8)")
+        now = self._runtime.now()
+        return Watch("write", "", started=now, deadline=now + timeout, poll_interval=poll_interval)
+
+    async def _completed(self, watch: Watch, job_id: str) -> DataJobResponse:
+        return self.wire.read_job(await self._awaited(replace(watch, subject=job_id)))

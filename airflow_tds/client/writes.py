@@ -1,0 +1,425 @@
+"""The writes of §2.8, §3.1 and §4.2: announce, send the data, and wait if the caller wants to.
+
+Each is a job of the service. What protects a write across crashes is durability.py's, which calls
+`initiate` and `send_data` itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from airflow_tds.client import errors
+from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT, TRANSFER_TRIES, Calls
+from airflow_tds.client.filters import Filters, simple_expressions
+from airflow_tds.client.models import DataJobResponse
+from airflow_tds.client.payloads import Body, Keeper, Payload, body_of
+from airflow_tds.client.wire import Initiation, WriteOperation
+
+__all__ = ["UnknownLength", "UpdateMode", "Writes"]
+
+log = logging.getLogger(__name__)
+
+UnknownLength = Literal["chunked", "spool"]
+UpdateMode = Literal["append", "overwrite", "upsert"]
+
+
+class Writes(Calls):
+    """The operations that change a table."""
+
+    async def initiate(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        key_columns: str | Sequence[str] | None = None,
+    ) -> Initiation:
+        """Announce a write: its job then waits for the data, and nothing is applied (assumed, §4.2).
+
+        Args:
+            operation: `upload`, `append` or `upsert`.
+            table_id: The table.
+            format: `csv`, `json`, `ndjson` or `parquet`.
+            key_columns: For upsert: a column name or a list of them. None otherwise.
+
+        Returns:
+            The job's id and where to send the data.
+
+        Raises:
+            Conflict: Upload on a table that has, or ever had, data, §3.1.
+            ValidationFailed: A parameter is invalid.
+        """
+        return self.wire.read_initiation(
+            await self._call(self.wire.initiate_request(operation, table_id, format, key_columns))
+        )
+
+    async def send_data(
+        self, initiation: Initiation, data: Payload | Body, *, unknown_length: UnknownLength = "chunked"
+    ) -> None:
+        """Send the data of a write that was announced; may be repeated with the same data.
+
+        Args:
+            initiation: What `initiate` returned.
+            data: Bytes, text, a path, a binary file, an iterable of bytes, or a callable that gives one.
+            unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it
+                as it comes and, should the store refuse that with 411 or 501, again with its length.
+                Either way it is kept, in a temporary file beyond 1 MiB, until it is sent.
+
+        Raises:
+            StorageRefused: The store refused it, for instance because the URL expired.
+            TransportFailed: No complete answer came; `.outcome` says whether data may have arrived.
+        """
+        body = data if isinstance(data, Body) else body_of(data)
+        if body.length is not None:
+            await self._put(initiation, body)
+            return
+        with Keeper(body) as keeper:
+            if unknown_length == "chunked":
+                try:
+                    await self._put(initiation, keeper.body())
+                except errors.LengthRequired as refused:
+                    log.info("%s; sent again with its length", refused)
+                else:
+                    return
+            for _ in keeper.rest():
+                await self._runtime.pause(0.0)  # a stop is seen, and other work of an event loop goes on
+            await self._put(initiation, keeper.measured())
+
+    async def _put(self, initiation: Initiation, body: Body) -> None:
+        await self._call(self.wire.put_request(initiation, body, limit=self.transfer_timeout), TRANSFER_TRIES)
+
+    async def _submit(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data: Payload,
+        data_format: str,
+        *,
+        unknown_length: UnknownLength,
+        key_columns: str | Sequence[str] | None = None,
+    ) -> str:
+        body = body_of(data)
+        initiation = await self.initiate(operation, table_id, data_format, key_columns)
+        await self.send_data(initiation, body, unknown_length=unknown_length)
+        return initiation.job_id
+
+    async def submit_upload(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Start the initial load of a table; return once the data has reached the server, §4.2 rule 9.
+
+        Args:
+            table_id: The table; it must never have had data.
+            data: Bytes, text, a path, a binary file, an iterable of bytes, or a callable that gives one.
+            format: `csv`, `json`, `ndjson` or `parquet`.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            Conflict: The table has, or ever had, data, §3.1.
+        """
+        return await self._submit("upload", table_id, data, format, unknown_length=unknown_length)
+
+    async def upload(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> DataJobResponse:
+        """Load a table for the first time and wait for it, §3.1.
+
+        Args:
+            table_id: The table; it must never have had data.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            unknown_length: See `send_data`.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            Conflict: The table has, or ever had, data.
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+        """
+        watch = self._watch(timeout, poll_interval)
+        return await self._completed(
+            watch, await self.submit_upload(table_id, data, format, unknown_length=unknown_length)
+        )
+
+    async def submit_append(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Start adding rows, without deduplication; not idempotent, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+        """
+        return await self._submit("append", table_id, data, format, unknown_length=unknown_length)
+
+    async def append(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> DataJobResponse:
+        """Add rows and wait for it; not idempotent, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            unknown_length: See `send_data`.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+        """
+        watch = self._watch(timeout, poll_interval)
+        return await self._completed(
+            watch, await self.submit_append(table_id, data, format, unknown_length=unknown_length)
+        )
+
+    async def submit_overwrite(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Start replacing all rows of a table, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+        """
+        return await self._submit("overwrite", table_id, data, format, unknown_length=unknown_length)
+
+    async def overwrite(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        unknown_length: UnknownLength = "chunked",
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> DataJobResponse:
+        """Replace all rows of a table and wait for it, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            unknown_length: See `send_data`.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+        """
+        watch = self._watch(timeout, poll_interval)
+        job_id = await self.submit_overwrite(table_id, data, format, unknown_length=unknown_length)
+        return await self._completed(watch, job_id)
+
+    async def submit_upsert(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        key_columns: str | Sequence[str],
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Start updating the rows that match on all key columns and inserting the others, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            key_columns: A column name or a list of them.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+        """
+        return await self._submit(
+            "upsert", table_id, data, format, unknown_length=unknown_length, key_columns=key_columns
+        )
+
+    async def upsert(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        key_columns: str | Sequence[str],
+        unknown_length: UnknownLength = "chunked",
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> DataJobResponse:
+        """Update the rows that match on all key columns, insert the others, and wait for it, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            key_columns: A column name or a list of them.
+            unknown_length: See `send_data`.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+        """
+        watch = self._watch(timeout, poll_interval)
+        job_id = await self.submit_upsert(
+            table_id, data, format, key_columns=key_columns, unknown_length=unknown_length
+        )
+        return await self._completed(watch, job_id)
+
+    async def submit_update(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        update_mode: UpdateMode,
+        key_columns: str | Sequence[str] | None = None,
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Start a write in the mode that is named, §2.8; it takes that mode's route.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            update_mode: `append`, `overwrite` or `upsert`.
+            key_columns: For upsert: a column name or a list of them. Otherwise not sent, with a warning.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            ValidationFailed: The mode is none, or upsert has no key columns.
+        """
+        if update_mode not in get_args(UpdateMode):
+            raise errors.ValidationFailed(f"update_mode is append, overwrite or upsert, not {update_mode!r} (§2.8)")
+        if update_mode != "upsert" and key_columns:
+            log.warning("%s takes no key_columns (§2.8): they are not sent", update_mode)
+            key_columns = None
+        return await self._submit(
+            update_mode, table_id, data, format, unknown_length=unknown_length, key_columns=key_columns
+        )
+
+    async def update(
+        self,
+        table_id: str,
+        data: Payload,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        *,
+        update_mode: UpdateMode,
+        key_columns: str | Sequence[str] | None = None,
+        unknown_length: UnknownLength = "chunked",
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> DataJobResponse:
+        """Write in the mode that is named and wait for it, §2.8.
+
+        Args:
+            table_id: The table.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
+            update_mode: `append`, `overwrite` or `upsert`.
+            key_columns: For upsert: a column name or a list of them. Otherwise not sent, with a warning.
+            unknown_length: See `send_data`.
+            timeout: Seconds from now after which waiting ends.
+            poll_interval: Seconds between two reads of the status, at most.
+
+        Returns:
+            The completed job.
+
+        Raises:
+            JobFailed: The job failed.
+            WaitTimedOut: The job goes on after the timeout.
+            ValidationFailed: The mode is none, or upsert has no key columns.
+        """
+        watch = self._watch(timeout, poll_interval)
+        job_id = await self.submit_update(
+            table_id, data, format, update_mode=update_mode, key_columns=key_columns, unknown_length=unknown_length
+        )
+        return await self._completed(watch, job_id)
+
+    async def delete_rows(self, table_id: str, filters: Filters) -> None:
+        """Delete the rows that match all filters, §4.2 rule 5.
+
+        Args:
+            table_id: The table.
+            filters: One simple filter or several, which combine with AND: `"age:lt:18"`, `col("age") < 18`, or
+                a list of them. At least one.
+
+        Raises:
+            ValidationFailed: There is no filter, or one that cannot be written as a simple filter.
+            TableNotFound: There is no such table.
+        """
+        await self._call(self.wire.delete_request(table_id, simple_expressions(filters)))
+
+    async def truncate(self, table_id: str) -> None:
+        """Ask for all rows of a table to be removed; it takes effect later, §3.1.
+
+        Args:
+            table_id: The table.
+
+        Raises:
+            TableNotFound: There is no such table.
+        """
+        await self._call(self.wire.truncate_request(table_id))

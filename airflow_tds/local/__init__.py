@@ -12,9 +12,11 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     payloads/           one payload format per file: a file becomes rows of exactly the table's columns
     database, records   the database file; what it remembers of tables and jobs
     store               tables, durable jobs and files, and the copies in memory that answer requests
+    filters, pages      predicates as SQL; one page of a table as JSON
     writes, query       a job's SQL: one write to one table; one cross query to one result file
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     signing, storage    presigned URLs and the object store behind them
+    requests            what callers send, read strictly
     app, service        HTTP, and the whole as an object that starts and stops
 """
 

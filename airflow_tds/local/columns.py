@@ -75,6 +75,10 @@ class Column:
         """Whether it can hold NaN and infinities, which JSON cannot carry."""
         return self.type in ("FLOAT", "DOUBLE")
 
+    def in_json(self, value: str) -> str:
+        """Give the SQL of a value (an SQL expression) as JSON can carry it: without NaN and infinities."""
+        return f"CASE WHEN isfinite({value}) THEN {value} END" if self.floats else value
+
     @property
     def pattern(self) -> str | None:
         """The texts that denote a value; None where the type alone decides, or where no text does."""

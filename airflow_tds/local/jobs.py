@@ -57,6 +57,8 @@ def run(store: Store, job: Job) -> None:
     elif job.kind == "truncate":
         _commit(store, job, writes.truncate)
         store.database.checkpoint()
+    elif job.kind == "delete":
+        _commit(store, job, lambda cursor, table: writes.delete(cursor, table, job.spec["filters"]))
     else:
         _write(store, job)
 
@@ -70,6 +72,8 @@ def _write(store: Store, job: Job) -> None:
         raise BadPayload(f"table {job.table_id!r} has had data since: upload is the initial load only")
     else:
         _change(store, job, payload)
+        if job.kind == "overwrite":  # else each one makes the file grow
+            store.database.checkpoint()
 
 
 def _load(store: Store, job: Job, payload: Payload) -> None:
@@ -95,6 +99,8 @@ def _change(store: Store, job: Job, payload: Payload) -> None:
     def change(cursor: DuckDBPyConnection, table: Table) -> Table:
         if job.kind == "append":
             return writes.append(cursor, table, payload)
+        if job.kind == "overwrite":
+            return writes.overwrite(cursor, table, payload)
         writes.check_keys(table, job.spec["key_columns"])
         return writes.upsert(cursor, table, payload, job.spec["key_columns"])
 

@@ -9,23 +9,20 @@ The rules that the interface leaves open:
   column is called as it was asked for. `right_on` is a column of the joined table.
 - A join without `how` is inner. NULL keys never match. A cross join takes no columns, the others need both.
 - Filters see the joined rows, so one on a right column makes an inner join of a left one. NULL is never
-  matched, by `ne` neither.
-- A value is compared as the column's type; one that the type cannot hold is refused, not rounded.
+  matched, by `ne` neither. What a filter compares is filters.py's.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import TableNotFound, ValidationFailed
-from airflow_tds.client.models import CrossQueryRequest, FilterGroup, FilterLeaf, JoinSpec, Predicate, ResultFormat
+from airflow_tds.client.models import CrossQueryRequest, JoinSpec, ResultFormat
 from airflow_tds.local.columns import Column
+from airflow_tds.local.filters import Operand, where
 from airflow_tds.local.records import Table
 from airflow_tds.local.sql import identifier, relation
 
@@ -33,11 +30,6 @@ __all__ = ["DEFAULT_FORMAT", "Select", "compile_query"]
 
 #: The format of a result where the request does not say.
 DEFAULT_FORMAT: ResultFormat = "parquet"
-_OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-#: Deeper groups are refused: the engine's parser has its own, worse limit.
-_DEEPEST = 32
-_MOST_DIGITS = 38
-_INTEGRAL = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -125,8 +117,13 @@ def compile_query(
     for place, join in enumerate(request.joins or (), 1):
         source += _join(scope, join, _table(tables, join.table_id), place)
     columns = ", ".join(_column(name, output, result_format) for name, output in _chosen(scope, request.select))
-    where, values = _Filter(cursor, scope).compile(request.filters)
-    return Select(f"SELECT {columns} FROM {source}{where}", values)
+
+    def find(name: str) -> Operand:
+        output = scope.find(name, "filters")
+        return Operand(output.sql, output.column)
+
+    rows = where(cursor, request.filters, find)
+    return Select(f"SELECT {columns} FROM {source}{rows.sql}", rows.values)
 
 
 def _table(tables: Mapping[str, Table], table_id: str) -> Table:
@@ -177,79 +174,10 @@ def _chosen(scope: _Scope, names: Sequence[str] | None) -> list[tuple[str, _Outp
 
 
 def _column(name: str, output: _Output, result_format: ResultFormat) -> str:
-    finite = result_format == "json" and output.column.floats
-    value = f"CASE WHEN isfinite({output.sql}) THEN {output.sql} END" if finite else output.sql
+    value = output.column.in_json(output.sql) if result_format == "json" else output.sql
     return f"{value} AS {identifier(name)}"
 
 
 def _folded(name: str) -> bytes:
     """Names of columns are equal when only the case of ASCII letters differs."""
     return name.encode().lower()
-
-
-class _Filter:
-    """Turns a predicate into a WHERE clause over a scope, collecting its values."""
-
-    def __init__(self, cursor: DuckDBPyConnection, scope: _Scope) -> None:
-        self._cursor = cursor
-        self._scope = scope
-        self._values: list[str] = []
-
-    def compile(self, predicate: Predicate | None) -> tuple[str, tuple[str, ...]]:
-        if predicate is None:
-            return "", ()
-        return f" WHERE {self._predicate(predicate, 1)}", tuple(self._values)
-
-    def _predicate(self, predicate: Predicate, depth: int) -> str:
-        if depth > _DEEPEST:
-            raise ValidationFailed(f"filters: groups are nested deeper than {_DEEPEST}")
-        if isinstance(predicate, FilterGroup):
-            parts = [self._predicate(part, depth + 1) for part in predicate.predicates]
-            return f"({f' {predicate.type.upper()} '.join(parts)})"
-        return self._leaf(predicate)
-
-    def _leaf(self, leaf: FilterLeaf) -> str:
-        output = self._scope.find(leaf.field, "filters")
-        text, kind = _bound(output.column, leaf.value)
-        found = self._cursor.execute(f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL", [text]).fetchone()
-        if not (found and found[0]):
-            raise _unfit(output.column, leaf.value)
-        self._values.append(text)
-        return f"{output.sql} {_OPERATORS[leaf.operator]} CAST(? AS {kind})"
-
-
-def _bound(column: Column, value: float | str) -> tuple[str, str]:
-    """Give a filter's value as text, and the type as which it is compared."""
-    text = value if isinstance(value, str) else _number_text(column, value)
-    if column.kind in ("json", "other") or (column.kind in ("boolean", "time", "clock") and not isinstance(value, str)):
-        raise _unfit(column, value)
-    if column.kind == "number":
-        if not column.is_number(text):
-            raise _unfit(column, value)
-        return (text, column.type) if column.floats else _exact(column, text)
-    if not column.denotes(text):
-        raise _unfit(column, value)
-    return text, column.type
-
-
-def _exact(column: Column, text: str) -> tuple[str, str]:
-    """Compare whole and decimal columns with exactly the value given: 1.5 is not 2, nor is 2^53 + 1 near 2^53."""
-    number = Decimal(text)
-    if abs(number.adjusted()) > _MOST_DIGITS:  # before it is written out: 1e999999999 would fill the memory
-        raise _unfit(column, text)
-    plain = format(number, "f")
-    if _INTEGRAL.fullmatch(plain):
-        return plain, "HUGEINT"
-    return plain, f"DECIMAL({_MOST_DIGITS},{min(len(plain.partition('.')[2]), _MOST_DIGITS)})"
-
-
-def _number_text(column: Column, value: float) -> str:
-    if not math.isfinite(value):
-        raise _unfit(column, value)
-    return repr(value)
-
-
-def _unfit(column: Column, value: float | str) -> ValidationFailed:
-    return ValidationFailed(
-        f"filters: {value!r} cannot be compared with column {column.name!r}, which is {column.type}"
-    )

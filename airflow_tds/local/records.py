@@ -14,7 +14,7 @@ from airflow_tds.local.columns import Column
 
 __all__ = ["JOB_FIELDS", "SCHEMA", "TABLE_FIELDS", "Job", "Kind", "Status", "Table"]
 
-Kind = Literal["upload", "append", "upsert", "truncate", "query"]
+Kind = Literal["upload", "append", "overwrite", "upsert", "delete", "truncate", "query"]
 Status = Literal["awaiting", "queued", "completed", "failed"]
 
 SCHEMA = """

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,7 @@ class Store:
         self._awaiting: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._receiving: dict[str, int] = {}
+        self._ends: dict[str, list[Future[Job]]] = {}
         for folder in (self.payloads, self.results, self._tmp):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.directory)
@@ -135,6 +137,8 @@ class Store:
         with self.changed:
             self.database.reopen()
             self._recover()
+            for job_id in list(self._ends):
+                self._tell_ends(job_id)
             self.changed.notify_all()
 
     # ---- tables
@@ -175,6 +179,19 @@ class Store:
         found = cursor.execute(f"SELECT {', '.join(TABLE_FIELDS)} FROM meta.tables").fetchall()
         return {row[0]: table_of(row) for row in found}
 
+    def table_seen(self, cursor: DuckDBPyConnection, table_id: str) -> Table:
+        """Give one table as the cursor's transaction sees it.
+
+        Raises:
+            TableNotFound: It was not created.
+        """
+        self.table(table_id)
+        names = ", ".join(TABLE_FIELDS)
+        found = cursor.execute(f"SELECT {names} FROM meta.tables WHERE table_id = ?", [table_id]).fetchone()
+        if found is None:
+            raise AssertionError("unreachable: memory knows only what is committed, and tables are never dropped")
+        return table_of(found)
+
     # ---- jobs
 
     def job(self, job_id: str) -> Job:
@@ -187,6 +204,18 @@ class Store:
             return self._jobs[job_id]
         except KeyError:
             raise JobNotFound(f"job {job_id!r} does not exist") from None
+
+    def end(self, job_id: str) -> Future[Job]:
+        """Give what will hold a job once it is final.
+
+        Raises:
+            JobNotFound: There is none.
+        """
+        future: Future[Job] = Future()
+        with self.changed:
+            self._ends.setdefault(self.job(job_id).job_id, []).append(future)
+            self._tell_ends(job_id)
+        return future
 
     def running(self, job_id: str) -> bool:
         """Tell whether a worker has taken the job."""
@@ -346,7 +375,14 @@ class Store:
                 self._awaiting.discard(job.job_id)
             if job.final:
                 self._running.discard(job.job_id)
+            self._tell_ends(job.job_id)
             self.changed.notify_all()
+
+    def _tell_ends(self, job_id: str) -> None:
+        if self._jobs[job_id].final:
+            for future in self._ends.pop(job_id, ()):
+                if future.set_running_or_notify_cancel():
+                    future.set_result(self._jobs[job_id])
 
     def _next_seq(self) -> int:
         self._last_seq += 1

@@ -93,7 +93,8 @@ class Worker:
                 wait = [self._store.expire()]
                 head = self._store.head(queries=queries)
                 if head is not None and not self._held:
-                    wait.append((head.queued_at or 0.0) + self._delay - self._store.clock())
+                    delay = 0.0 if head.kind == "delete" else self._delay  # its caller waits for the answer
+                    wait.append((head.queued_at or 0.0) + delay - self._store.clock())
                     if wait[-1] is not None and wait[-1] <= 0:
                         return self._store.take(queries=queries)
                 self._store.changed.wait(min((seconds for seconds in wait if seconds is not None), default=None))

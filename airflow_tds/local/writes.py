@@ -1,4 +1,4 @@
-"""One write to one table: the SQL of upload, append, upsert and truncate.
+"""One write to one table: the SQL of upload, append, overwrite, upsert, delete and truncate.
 
 Each runs inside the transaction it is given and returns the table's next state; none commits. It writes
 rows of a payload that payloads/ reads strictly. Writes of one service run one after another: DuckDB lets
@@ -15,11 +15,12 @@ from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.local.columns import Column
+from airflow_tds.local.filters import matching
 from airflow_tds.local.payloads.payload import BadPayload, Payload
 from airflow_tds.local.records import Table
 from airflow_tds.local.sql import identifier, relation
 
-__all__ = ["append", "check_keys", "load", "truncate", "upsert"]
+__all__ = ["append", "check_keys", "delete", "load", "overwrite", "truncate", "upsert"]
 
 
 def load(
@@ -45,6 +46,14 @@ def append(cursor: DuckDBPyConnection, table: Table, payload: Payload) -> Table:
     return replace(table, row_count=table.row_count + _counted(cursor))
 
 
+def overwrite(cursor: DuckDBPyConnection, table: Table, payload: Payload) -> Table:
+    """Put the payload's rows in place of all rows, §2.8; the columns stay, and who reads keeps the old rows."""
+    old = _rows(table)
+    loaded = load(cursor, table, payload, table.columns)
+    cursor.execute(f"DROP TABLE {old}")
+    return loaded
+
+
 def upsert(cursor: DuckDBPyConnection, table: Table, payload: Payload, keys: Sequence[str]) -> Table:
     """Update the rows that match on all keys, insert the others, §2.8; NULL matches NULL.
 
@@ -64,6 +73,19 @@ def upsert(cursor: DuckDBPyConnection, table: Table, payload: Payload, keys: Seq
         _merge(cursor, table, match)
     cursor.execute("DROP TABLE payload")
     return replace(table, row_count=table.row_count + given - hit)
+
+
+def delete(cursor: DuckDBPyConnection, table: Table, expressions: Sequence[str]) -> Table:
+    """Delete the rows that match all simple expressions, §4.2 rule 5.
+
+    Raises:
+        ValidationFailed: An expression does not fit the table's columns.
+    """
+    if not table.ingested:
+        return table
+    where = matching(cursor, table, expressions)
+    cursor.execute(f"DELETE FROM {_rows(table)}{where.sql}", where.values)
+    return replace(table, row_count=table.row_count - _counted(cursor))
 
 
 def truncate(cursor: DuckDBPyConnection, table: Table) -> Table:

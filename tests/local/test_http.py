@@ -15,11 +15,18 @@ from airflow_tds.client.wire import Wire
 from airflow_tds.local import Service
 
 #: The routes that the interface fixes, spelt out: the service's are built from the same map as the client's.
-FIXED = [("PATCH", "/tables/t/data"), ("POST", "/data/queries"), ("GET", "/data/query/j")]
+FIXED = [
+    ("PATCH", "/tables/t/data"),
+    ("GET", "/tables/t/data/query"),
+    ("POST", "/data/queries"),
+    ("GET", "/data/query/j"),
+]
 ASSUMED = [
     ("GET", "/tables/t/data/info"),
     ("POST", "/tables/t/data/upload"),
+    ("POST", "/tables/t/data/overwrite"),
     ("POST", "/tables/t/data/upsert"),
+    ("POST", "/tables/t/data/delete"),
     ("POST", "/tables/t/data/truncate"),
     ("GET", "/data/jobs/j"),
     ("POST", "/admin/tables"),
@@ -43,11 +50,12 @@ def test_what_does_not_exist_is_not_found(caller: Caller, path: str) -> None:
     assert reply.json()["detail"]
 
 
-@pytest.mark.parametrize("kind", ["upload", "append"])
+@pytest.mark.parametrize("kind", ["upload", "append", "overwrite"])
 def test_writes_to_a_table_that_was_not_created_are_not_found(caller: Caller, kind: str) -> None:
     assert caller.initiate(kind, "nowhere").status_code == 404
     assert caller.initiate("upsert", "nowhere", key_columns="a").status_code == 404
     assert caller.http.post("/tables/nowhere/data/truncate").status_code == 404
+    assert caller.http.post("/tables/nowhere/data/delete", json={"filters": ["a:eq:1"]}).status_code == 404
 
 
 @pytest.mark.parametrize(

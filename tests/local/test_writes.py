@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from caller import Caller
 
@@ -170,3 +172,104 @@ def test_jobs_are_applied_in_the_order_in_which_their_data_arrived(
         service.release()
     caller.settled(early["job_id"])
     assert caller.rows(table) == [{"id": 1}, {"id": 2}]
+
+
+def test_an_overwrite_puts_its_rows_in_place_of_all(caller: Caller, table: str) -> None:
+    caller.write("upload", table, TWO)
+    before = caller.info(table)
+    job = caller.write("overwrite", table, b"name,id\nnine,9\n", update_mode="overwrite")
+    info = caller.info(table)
+    assert caller.rows(table) == [{"id": 9, "name": "nine"}]
+    assert (info["row_count"], info["snapshot_id"]) == (1, job["snapshot_id"])
+    assert info["data_files"] != before["data_files"]
+
+
+def test_an_overwrite_that_fails_leaves_the_rows_as_they_were(caller: Caller, table: str) -> None:
+    caller.write("upload", table, TWO)
+    before = caller.info(table)
+    for data in (b"id,name\nx,one\n", b"id\n1\n", b""):
+        assert caller.write("overwrite", table, data)["status"] == "FAILED"
+    assert caller.info(table) == before
+    assert caller.rows(table) == [{"id": 1, "name": "one"}, {"id": 2, "name": "two"}]
+
+
+def test_an_overwrite_with_no_rows_keeps_the_columns(caller: Caller, table: str) -> None:
+    caller.write("upload", table, TWO)
+    caller.write("overwrite", table, b"id,name\n")
+    assert caller.ask(table_id=table, format="csv").text == "id,name\n"
+
+
+def test_an_overwrite_of_a_table_without_data_loads_it(caller: Caller, table: str) -> None:
+    assert caller.write("overwrite", table, TWO)["status"] == "COMPLETED"
+    assert caller.initiate("upload", table).status_code == 409
+
+
+def test_overwrites_do_not_make_the_file_grow(service: Service, caller: Caller, table: str) -> None:
+    data = b"a\n" + b"".join(b"%064d\n" % (n * 7919) for n in range(20_000))
+    file = service._store.directory / "store.duckdb"
+    caller.write("overwrite", table, data)
+    caller.write("overwrite", table, data)
+    before = file.stat().st_size
+    for _ in range(6):
+        caller.write("overwrite", table, data)
+    assert file.stat().st_size <= before + 2 * caller.info(table)["total_size_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [(["id:eq:1"], [2]), (["id:gt:0", "name:eq:two"], [1]), (["id:gt:5"], [1, 2]), (["id:gt:0"], [])],
+)
+def test_deleted_rows_are_gone_once_it_is_answered(
+    caller: Caller, table: str, filters: list[str], left: list[int]
+) -> None:
+    caller.write("upload", table, TWO)
+    reply = caller.http.post(f"/tables/{table}/data/delete", json={"filters": filters})
+    assert (reply.status_code, reply.content) == (204, b"")
+    assert caller.info(table)["row_count"] == len(left)
+    assert [row["id"] for row in caller.rows(table)] == left
+
+
+def test_a_delete_sees_the_writes_that_came_before_it(service: Service, caller: Caller, table: str) -> None:
+    caller.write("upload", table, TWO)
+    jobs = [caller.submit("append", table, TWO) for _ in range(5)]
+    assert caller.http.post(f"/tables/{table}/data/delete", json={"filters": ["id:eq:1"]}).status_code == 204
+    assert [caller.job(job)["status"] for job in jobs] == ["COMPLETED"] * 5
+    assert [row["id"] for row in caller.rows(table)] == [2] * 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"filters": []},
+        {},
+        {"filters": "id:eq:1"},
+        {"filters": ["id"]},
+        {"filters": ["no:eq:1"]},
+        {"filters": ["id:eq:x"]},
+    ],
+)
+def test_a_delete_needs_filters_that_fit(caller: Caller, table: str, body: dict[str, object]) -> None:
+    caller.write("upload", table, TWO)
+    assert caller.http.post(f"/tables/{table}/data/delete", json=body).status_code == 422
+    assert caller.info(table)["row_count"] == 2
+
+
+def test_a_delete_on_a_table_without_data_changes_nothing(caller: Caller, table: str) -> None:
+    assert caller.http.post(f"/tables/{table}/data/delete", json={"filters": ["id:eq:1"]}).status_code == 204
+    assert caller.info(table)["snapshot_id"] is None
+    assert caller.initiate("upload", table).status_code == 200
+
+
+def test_a_delete_that_no_longer_fits_when_it_runs_says_so(service: Service, caller: Caller, table: str) -> None:
+    service.hold()
+    try:
+        caller.submit("upload", table, TWO)
+        with ThreadPoolExecutor() as pool:
+            reply = pool.submit(caller.http.post, f"/tables/{table}/data/delete", json={"filters": ["id:eq:x"]})
+            while len(service._store._queues[False]) < 2:
+                pass
+            service.release()
+            assert reply.result().status_code == 422
+    finally:
+        service.release()
+    assert caller.info(table)["row_count"] == 2

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import uvicorn
@@ -64,8 +66,9 @@ class Service:
         wire: Wire | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(32)
-        self._temporary = TemporaryDirectory(prefix="tds-") if data_dir is None else None
-        self._directory = data_dir or Path(self._temporary.name if self._temporary else "")
+        self._directory = data_dir or Path(tempfile.mkdtemp(prefix="tds-"))
+        # Also at the interpreter's end, for a service that was only stopped: it could have been started again.
+        self._remove = None if data_dir else weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._tables = tuple(tables)
         self._address = (host, port)
         self._job_delay = job_delay
@@ -81,8 +84,8 @@ class Service:
     def __exit__(self, *exc: object) -> None:
         """Stop it; a temporary directory is removed."""
         self.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._remove is not None:
+            self._remove()
 
     def start(self) -> None:
         """Start serving; on return the service answers."""
@@ -198,3 +201,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _remove(directory: Path | None) -> None:
+    """Remove a temporary directory, at the end of a `with` or when the service is forgotten."""
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)

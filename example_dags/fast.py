@@ -28,6 +28,7 @@ def main(dag_file: str, conf: str, result_file: str) -> int:
         {
             "task_id": task.task_id,
             "state": task.state,
+            "try_number": task.try_number,
             "start_date": task.start_date and task.start_date.isoformat(),
             "end_date": task.end_date and task.end_date.isoformat(),
             "result": task.xcom_pull(task_ids=task.task_id),

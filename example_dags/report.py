@@ -69,7 +69,8 @@ def table(tasks: dict[str, dict[str, Any]]) -> str:
     for name, task in sorted(tasks.items(), key=lambda item: str(item[1]["end_date"])):
         result = task["result"]
         rows = f"{result['row_count']:,}" if "row_count" in result else ""
-        lines.append(f"{name:<22} {result.get('table_id', ''):<10} {rows:>10} {_seconds(task):>8.1f}")
+        tries = f"  in {task['try_number']} tries" if task["try_number"] > 1 else ""
+        lines.append(f"{name:<22} {result.get('table_id', ''):<10} {rows:>10} {_seconds(task):>8.1f}{tries}")
     return "\n".join(lines)
 
 

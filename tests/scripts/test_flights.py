@@ -67,16 +67,15 @@ def test_other_rows_than_expected_are_a_failure() -> None:
         example.check_rows(tasks)
 
 
-def test_the_table_tells_rows_and_seconds_in_the_order_in_which_tasks_ended() -> None:
-    late = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2026-01-01T00:00:09.5Z", "result": {"uri": "x"}}
-    early = {
-        "start_date": "2026-01-01T00:00:00Z",
-        "end_date": "2026-01-01T00:00:02Z",
-        "result": {"table_id": "flights", "row_count": 336776},
-    }
+def test_the_table_tells_rows_seconds_and_tries_in_the_order_in_which_tasks_ended() -> None:
+    start = {"start_date": "2026-01-01T00:00:00Z"}
+    late = {**start, "end_date": "2026-01-01T00:00:09.5Z", "result": {"uri": "x"}, "try_number": 2}
+    result = {"table_id": "flights", "row_count": 336776}
+    early = {**start, "end_date": "2026-01-01T00:00:02Z", "result": result, "try_number": 1}
+
     assert report.table({"join_flights": late, "upload_flights": early}).splitlines()[1:] == [
         "upload_flights         flights       336,776      2.0",
-        "join_flights                                      9.5",
+        "join_flights                                      9.5  in 2 tries",
     ]
 
 

@@ -1,7 +1,7 @@
 """A connection becomes settings, and settings become a client.
 
 `settings_of` is the only reader of connection fields, and pure. `TdsHook` does no I/O before it is asked
-for a client. Operations are the client's; what a write must remember is durability.py's.
+for a client. Operations are the client's; what a write must remember is durability's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One class per operation, over one base that writes once, waits, and says how it ended.
 
-An operator builds what is asked for and hands it to durability.py; it waits by deferring or by blocking,
+An operator builds what is asked for and hands it to durability; it waits by deferring or by blocking,
 and takes the same steps either way. Nothing heavy is imported when a DAG is parsed: models, client and
 triggers stand inside functions. Nothing is read or checked before `execute`.
 """

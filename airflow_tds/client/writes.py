@@ -1,6 +1,6 @@
 """The writes of §2.8, §3.1 and §4.2: announce, send the data, and wait if the caller wants to.
 
-Each is a job of the service. What protects a write across crashes is durability.py's, which calls
+Each is a job of the service. What protects a write across crashes is durability's, which calls
 `initiate` and `send_data` itself.
 """
 

@@ -9,21 +9,20 @@ import pytest
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
-from airflow_tds.durability import (
+from airflow_tds.durability.decisions import (
     Adopt,
     Ambiguous,
     Attach,
     Attached,
     Clean,
-    Generation,
     Hold,
     Policy,
-    Record,
     Start,
-    _unchanged,
     begin,
+    is_unchanged,
     weigh,
 )
+from airflow_tds.durability.records import Generation, Record
 
 LEASE = 1000.0
 BEFORE, AFTER = LEASE - 0.001, LEASE
@@ -296,4 +295,4 @@ def test_a_table_is_unchanged_if_its_snapshot_is_or_if_it_has_neither_snapshot_n
     before: str, rows: int | None, now: str | None, rows_now: int | None, unchanged: bool
 ) -> None:
     record = replace(RECORD, snapshot=before, rows=rows)
-    assert _unchanged(record, DatasetInfoResponse(snapshot_id=now, row_count=rows_now)) is unchanged
+    assert is_unchanged(record, DatasetInfoResponse(snapshot_id=now, row_count=rows_now)) is unchanged

@@ -14,19 +14,18 @@ from typing import NamedTuple
 import pytest
 
 from airflow_tds.client.models import DataJobResponse
-from airflow_tds.durability import (
+from airflow_tds.durability.decisions import (
     Adopt,
     Ambiguous,
     Attached,
     Clean,
-    Generation,
     Hold,
     Policy,
-    Record,
     Start,
     begin,
     weigh,
 )
+from airflow_tds.durability.records import Generation, Record
 
 LEASE = 1000.0
 

@@ -1,0 +1,30 @@
+"""A table gets each write once: the record of a write, the decision over it, and the order of its steps.
+
+Five rooms, each importing those before it only: `records` (what is stored), `stores` (where), `decisions`
+(pure), `steps` (what all durable work shares), and the work itself: `writes`, `requests`, `queries`. This
+file only says what the rest of the house may use.
+"""
+
+from airflow_tds.durability.decisions import LEASE_MARGIN, Policy
+from airflow_tds.durability.queries import QueryOnce
+from airflow_tds.durability.records import Generation, Record
+from airflow_tds.durability.requests import TruncateOnce
+from airflow_tds.durability.steps import Done, Wait
+from airflow_tds.durability.stores import MemoryStore, RecordStore, TaskStore
+from airflow_tds.durability.writes import Write, WriteOnce
+
+__all__ = [
+    "LEASE_MARGIN",
+    "Done",
+    "Generation",
+    "MemoryStore",
+    "Policy",
+    "QueryOnce",
+    "Record",
+    "RecordStore",
+    "TaskStore",
+    "TruncateOnce",
+    "Wait",
+    "Write",
+    "WriteOnce",
+]

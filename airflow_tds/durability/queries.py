@@ -1,0 +1,110 @@
+"""An asynchronous query, started once per generation; it changes nothing, so nothing about it is ambiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_tds.client import errors
+from airflow_tds.client.client import TableClient
+from airflow_tds.client.waiting import Watch
+from airflow_tds.durability.records import Generation, Record
+from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
+from airflow_tds.durability.stores import RecordStore
+
+__all__ = ["QueryOnce"]
+
+
+class QueryOnce(Once):
+    """An asynchronous query, started once per generation: a retry goes on with it, a clear starts another.
+
+    A query changes nothing, so nothing about it is ever ambiguous: whatever cannot be gone on with is
+    started anew.
+
+    Args:
+        client: The service.
+        store: Where its record is kept.
+        generation: This try's.
+        log: Says which case was taken.
+        request: What was asked for.
+        identity: See `Record`.
+    """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        request: Mapping[str, Any],
+        identity: str,
+    ) -> None:
+        super().__init__(client, store, generation, log)
+        self._request = request
+        self._identity = identity
+        self._followed: Record | None = None
+
+    def _record(self) -> Record | None:
+        """Read this generation's record of this query."""
+        record = self._store.load()
+        if record is None or record.identity != self._identity or self._generation.since(record) != "same":
+            return None
+        return record if record.phase in ("sent", "done") else None
+
+    def is_begun(self) -> bool:
+        """Say whether an earlier look has started the query."""
+        return self._record() is not None
+
+    def is_finished(self) -> bool:
+        """Say whether its result was kept."""
+        record = self._record()
+        return record is not None and record.phase == "done"
+
+    def finish(self) -> None:
+        """Store that the result of `advance` was kept."""
+        self._save(known(self._followed), "done")
+
+    def advance(self, watch: Watch) -> Wait | Done:
+        """Go as far as possible without waiting.
+
+        Args:
+            watch: Pace and deadline of the wait; its subject is filled in.
+
+        Returns:
+            What to wait for, or the job whose result is ready.
+
+        Raises:
+            JobFailed: The query failed.
+            WaitTimedOut: The deadline has passed; the query goes on.
+        """
+        record = self._followed = self._record()
+        if record is None:
+            return self._look(self._start(), watch)
+        if record.phase == "done":
+            return Done(record.job_id)
+        try:
+            return self._look(record, watch)
+        except errors.Refused as refused:
+            if refused.status not in GONE:
+                raise
+            self._log.info("query %s is not known any more: a new one is started", record.job_id)
+        return self._look(self._start(), watch)
+
+    def _look(self, record: Record, watch: Watch) -> Wait | Done:
+        self._followed = record
+        query = replace(watch, kind="query", subject=record.job_id)
+        outcome = query.outcome(self._client.look(query), self._now())
+        if outcome is None:
+            return Wait(query)
+        if outcome.kind == "failed":
+            self._save(record, "failed_clean")
+        outcome.check()
+        return Done(record.job_id)
+
+    def _start(self) -> Record:
+        job_id = self._client.submit_cross_query(self._request)
+        self._log.info("query is job %s", job_id)
+        table_id = str(self._request.get("table_id", ""))
+        return self._save(Record("query", table_id, self._identity, "", "sent", job_id=job_id), "sent")

@@ -1,0 +1,103 @@
+"""Work that is one request without a job: its intent is stored before it is sent, and it is sent at most once.
+
+A request that had no answer can not be asked about afterwards, so no lease helps: only the table tells, or
+a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_tds.client import errors
+from airflow_tds.client.client import TableClient
+from airflow_tds.client.waiting import Verdict, Watch, judge_truncated
+from airflow_tds.durability.decisions import Adopt, Ambiguous, Start, begin
+from airflow_tds.durability.records import Generation, Record
+from airflow_tds.durability.steps import Done, Log, Once, Wait, known
+from airflow_tds.durability.stores import RecordStore
+
+__all__ = ["TruncateOnce"]
+
+
+class TruncateOnce(Once):
+    """A truncation, sent at most once per record: a late second one would destroy later writes.
+
+    Args:
+        client: The service.
+        store: Where its record is kept.
+        generation: This try's.
+        log: Says which case was taken.
+        table_id: The table.
+        identity: See `Record`.
+    """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        table_id: str,
+        identity: str,
+    ) -> None:
+        super().__init__(client, store, generation, log)
+        self._table_id = table_id
+        self._identity = identity
+
+    def advance(self, watch: Watch) -> Wait | Done:
+        """Go as far as possible without waiting; see `WriteOnce.advance`.
+
+        Raises:
+            AmbiguousWriteError: The request was about to be sent when an earlier try ended, and the table
+                still has rows at the deadline.
+            WaitTimedOut: The deadline has passed, and the table still has rows.
+        """
+        record = self._store.load()
+        step = begin(record, self._generation, self._identity, "")
+        self._log.info("%s: %s", self._table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, known(record))
+        if isinstance(step, Adopt):
+            return Done("")
+        if isinstance(step, Start):
+            record = self._start()
+        return self._follow(known(record), watch)
+
+    def _follow(self, record: Record, watch: Watch) -> Wait | Done:
+        if record.phase == "done":
+            return Done("")
+        now = self._now()
+        reading = judge_truncated(self._client.info(self._table_id), record.snapshot)
+        if reading.verdict is Verdict.COMPLETED:
+            self._save(record, "done")
+            return Done("")
+        if now < watch.deadline:
+            return Wait(replace(watch, kind="truncation", subject=self._table_id, snapshot=record.snapshot))
+        if record.phase == "intent":
+            raise self._doubtful(Ambiguous("the request had no answer, or a try ended when about to send it"), record)
+        raise errors.WaitTimedOut(
+            f"table {self._table_id} still has {reading.status} after {now - watch.started:.0f} s; the truncation was"
+            " sent once and is not sent again: to send another, delete the record in"
+            f" {self._store.name} and clear the task"
+        )
+
+    def _start(self) -> Record:
+        """Record the intent, then send; what certainly was not sent leaves no intent behind."""
+        before = self._client.info(self._table_id)
+        empty = judge_truncated(before).verdict is Verdict.COMPLETED  # a service that does not tell is sent nothing
+        snapshot, rows = before.snapshot_id or "", before.row_count
+        record = Record("truncate", self._table_id, self._identity, "", "intent", snapshot=snapshot, rows=rows)
+        if empty:
+            self._log.info("%s: has no rows, so nothing is sent", self._table_id)
+            return self._save(record, "done")
+        record = self._save(record, "intent")
+        try:
+            self._client.truncate(self._table_id)
+        except errors.TableServiceError as error:
+            if error.outcome == "unknown":
+                self._log.warning("%s; it may have arrived, so the table is watched", error)
+                return record
+            self._save(record, "failed_clean")
+            raise
+        return self._save(record, "sent")

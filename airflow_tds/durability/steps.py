@@ -1,0 +1,113 @@
+"""What every durable work shares: the record, the clock, where it stands, and what it says in doubt.
+
+`advance` goes as far as it can and says until when to wait, so that a blocking and a deferring caller take
+the same steps; nothing here waits. Nothing here knows Airflow: a record is kept in whatever satisfies
+`RecordStore`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from airflow_tds.client import errors
+from airflow_tds.client.client import TableClient
+from airflow_tds.client.waiting import Watch
+from airflow_tds.durability.decisions import Ambiguous
+from airflow_tds.durability.records import Generation, Phase, Record, utc
+from airflow_tds.durability.stores import RecordStore
+
+__all__ = ["GONE", "Done", "Log", "Once", "Wait", "known"]
+
+#: A job that the service does not know, or not any more, §7: neither proves that nothing was applied.
+GONE = (404, 410)
+
+
+class Log(Protocol):
+    """Where a person reads which case was taken."""
+
+    def info(self, text: str, /, *values: object) -> None:
+        """Say what is done."""
+        ...
+
+    def warning(self, text: str, /, *values: object) -> None:
+        """Say what is doubtful."""
+        ...
+
+
+@dataclass(frozen=True)
+class Wait:
+    """`advance` can go no further yet.
+
+    Attributes:
+        watch: What to wait for, and until when.
+    """
+
+    watch: Watch
+
+
+@dataclass(frozen=True)
+class Done:
+    """The write was applied.
+
+    Attributes:
+        job_id: Its job; empty for a truncation.
+    """
+
+    job_id: str
+
+
+class Once:
+    """What a write and a truncation share: the record, the clock and the ways on."""
+
+    def __init__(self, client: TableClient, store: RecordStore, generation: Generation, log: Log) -> None:
+        self._client = client
+        self._store = store
+        self._generation = generation
+        self._log = log
+        self._now = time.time
+
+    def _save(self, record: Record, phase: Phase) -> Record:
+        """Store the record in this try's generation; whatever is raised ends the try."""
+        stored = replace(
+            record,
+            phase=phase,
+            max_tries=self._generation.max_tries,
+            clear_number=self._generation.clear_number,
+            at=self._now(),
+        )
+        self._store.save(stored)
+        return stored
+
+    def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:
+        """Say what is known and the ways on; a doubt about a finished write is stored first."""
+        if found.doubt:
+            record = self._save(record, "doubt")
+        may = "may still be applied" if found.may_still_apply else "can not be applied any more"
+        text = (
+            f"It cannot be known whether {record.op} on table {record.table_id} was applied: {found.why}."
+            f" Nothing more was written. Job: {record.job_id or 'none'}; phase: {record.phase};"
+            f" last status: {status or 'none'}; snapshot before: {record.snapshot or 'none'} ({record.rows} rows),"
+            f" now: {self._snapshot(record.table_id)};"
+            f" data accepted until: {utc(record.lease) if record.lease else 'unknown'}."
+            f" The earlier write {may}. The record is in {self._store.name}. Look at the table: if it was applied,"
+            " delete the record and mark the task as success; if it was not, and can not be any more, delete the record"
+            " and clear the task."
+        )
+        return errors.AmbiguousWriteError(text, may_still_apply=found.may_still_apply)
+
+    def _snapshot(self, table_id: str) -> str:
+        """Read the table's snapshot and row count for a text; that this fails is told in the text."""
+        try:
+            info = self._client.info(table_id)
+        except errors.TableServiceError as error:
+            return f"unknown ({error})"
+        return f"{info.snapshot_id or 'none'} ({info.row_count} rows)"
+
+
+def known(record: Record | None) -> Record:
+    """Give the record where only a record leads."""
+    if record is None:
+        raise AssertionError("unreachable: only a record leads here")
+    return record

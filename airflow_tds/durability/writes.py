@@ -1,0 +1,199 @@
+"""A write with a payload, at most once: the job is known, and stored, before its data is sent.
+
+    read the record -> info -> initiate -> read the job -> store the record -> PUT
+    -> store "sent" -> wait -> read the clock, then the job -> store "done"
+
+The order is the promise; every decision in it is decisions.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from airflow_tds.client import errors
+from airflow_tds.client.client import TableClient
+from airflow_tds.client.models import DataJobResponse
+from airflow_tds.client.payloads import Body
+from airflow_tds.client.waiting import Verdict, Watch, judge
+from airflow_tds.client.wire import WriteOperation
+from airflow_tds.client.writes import UnknownLength
+from airflow_tds.durability.decisions import (
+    Adopt,
+    Ambiguous,
+    Attach,
+    Attached,
+    Clean,
+    Hold,
+    Policy,
+    Start,
+    begin,
+    is_unchanged,
+    weigh,
+)
+from airflow_tds.durability.records import Generation, Record, utc
+from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
+from airflow_tds.durability.stores import RecordStore
+
+__all__ = ["Write", "WriteOnce"]
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write as it was asked for.
+
+    Attributes:
+        op: `upload`, `append` or `upsert`.
+        table_id: The table.
+        data_format: The payload's format.
+        key_columns: For upsert; empty otherwise.
+        identity: See `Record`.
+        content: See `Record`.
+        body: Gives the payload; called only when a new write starts.
+        unknown_length: See `Operations.send_data`.
+    """
+
+    op: WriteOperation
+    table_id: str
+    data_format: str
+    key_columns: tuple[str, ...]
+    identity: str
+    content: str
+    body: Callable[[], Body]
+    unknown_length: UnknownLength = "spool"
+
+
+class WriteOnce(Once):
+    """A write from its first request to its end, at most once.
+
+    Args:
+        client: The service.
+        store: Where its record is kept.
+        generation: This try's.
+        log: Says which case was taken, and until when it waits and why.
+        write: What was asked for.
+        policy: What the connection says of the service.
+    """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        write: Write,
+        policy: Policy,
+    ) -> None:
+        super().__init__(client, store, generation, log)
+        self._write = write
+        self._policy = policy
+
+    def advance(self, watch: Watch) -> Wait | Done:
+        """Go as far as possible without waiting.
+
+        Args:
+            watch: Pace and deadline of the wait; its subject is filled in.
+
+        Returns:
+            What to wait for, or the end.
+
+        Raises:
+            JobFailed: The job failed and changed nothing.
+            AmbiguousWriteError: It cannot be known whether it was applied.
+            WaitTimedOut: The deadline has passed; the job goes on.
+            TableServiceError: Whatever else the service or the network said.
+        """
+        record = self._store.load()
+        step = begin(record, self._generation, self._write.identity, self._write.content)
+        self._log.info("%s: %s", self._write.table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, known(record))
+        if isinstance(step, Adopt):
+            return Done(known(record).job_id)
+        if isinstance(step, Start):
+            record = self._start()
+        settle = isinstance(step, Attach) and step.settle
+        return self._follow(known(record), watch, settle=settle)
+
+    def _follow(self, record: Record, watch: Watch, *, settle: bool) -> Wait | Done:
+        """Look at the recorded job until there is something to wait for, or the end."""
+        while True:
+            read = self._read(record)
+            no_data = self._client.wire.no_data_statuses
+            step = weigh(record, read, settle=settle, policy=self._policy, no_data_statuses=no_data)
+            if isinstance(step, Hold):
+                return self._hold(record, watch, step)
+            self._log.info("%s: %s", record.table_id, step.why)
+            if isinstance(step, Adopt):
+                self._save(record, "done")
+                return Done(record.job_id)
+            if isinstance(step, Ambiguous):
+                raise self._doubtful(step, record, read.job.status if read.job else "")
+            record = self._save(record, "failed_clean")
+            if isinstance(step, Clean) and not settle:
+                raise errors.JobFailed(step.why, job_id=record.job_id)
+            record, settle = self._start(), False
+
+    def _read(self, record: Record) -> Attached:
+        now = self._now()  # before the job: what the job says later than the lease's end is final
+        job = self._job(record.job_id)
+        failed = job is not None and judge(job).verdict is Verdict.FAILED
+        return Attached(now, job, failed and is_unchanged(record, self._client.info(record.table_id)))
+
+    def _job(self, job_id: str) -> DataJobResponse | None:
+        try:
+            return self._client.get_job(job_id)
+        except errors.Refused as refused:
+            if refused.status in GONE:
+                return None
+            raise
+
+    def _hold(self, record: Record, watch: Watch, step: Hold) -> Wait:
+        until = watch.deadline if step.until is None else min(watch.deadline, step.until)
+        now = self._now()
+        if now >= watch.deadline:
+            waited = now - watch.started
+            raise errors.WaitTimedOut(f"{step.why} after {waited:.0f} s; it goes on", job_id=record.job_id)
+        self._log.info("%s: %s; waiting until %s at the latest", record.table_id, step.why, utc(until))
+        lease = 0.0 if record.phase == "sent" else record.lease
+        return Wait(replace(watch, kind="write", subject=record.job_id, deadline=until, lease=lease))
+
+    def _start(self) -> Record:
+        """Initiate, record, send: the record is stored before a byte of data leaves."""
+        write, client = self._write, self._client
+        body = write.body()
+        before = client.info(write.table_id)
+        initiation = client.initiate(write.op, write.table_id, write.data_format, write.key_columns or None)
+        lease = self._now() + initiation.lifetime + client.transfer_timeout + self._policy.lease_margin
+        record = Record(
+            write.op,
+            write.table_id,
+            write.identity,
+            write.content,
+            "initiated",
+            job_id=initiation.job_id,
+            snapshot=before.snapshot_id or "",
+            rows=before.row_count,
+            lease=lease,
+            seen=self._seen(initiation.job_id),
+        )
+        record = self._save(record, "initiated")
+        self._log.info("%s: %s is job %s", write.table_id, write.op, initiation.job_id)
+        try:
+            client.send_data(initiation, body, unknown_length=write.unknown_length)
+        except errors.TableServiceError as error:
+            if error.outcome != "unknown":
+                raise
+            self._log.warning("%s; the data may have arrived, so job %s is watched", error, initiation.job_id)
+            return record
+        return self._save(record, "sent")
+
+    def _seen(self, job_id: str) -> str:
+        try:
+            return self._client.get_job(job_id).status
+        except errors.Stopped:
+            raise
+        except errors.TableServiceError as error:
+            self._log.warning("the job's status before its data is not known: %s", error)
+            return ""

@@ -15,6 +15,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     filters, pages      predicates as SQL; one page of a table as JSON
     writes, query       a job's SQL: one write to one table; one cross query to one result file
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
+    housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
     requests            what callers send, read strictly
     app, service        HTTP, and the whole as an object that starts and stops

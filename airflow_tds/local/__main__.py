@@ -58,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--job-delay", type=float, default=0.0, metavar="SECONDS", help="from a job's data to its start (%(default)s)"
     )
+    parser.add_argument(
+        "--result-lifetime", type=float, default=86_400.0, metavar="SECONDS", help="of query results (%(default)s)"
+    )
     parser.add_argument("--base-path", default="", help="what stands before every path, such as /api/v1")
     parser.add_argument("--ready-file", type=Path, help="gets url, token and pid as JSON once the service answers")
     return parser
@@ -73,6 +76,7 @@ def _service(options: argparse.Namespace) -> Service:
         port=options.port,
         base_path=options.base_path,
         job_delay=options.job_delay,
+        result_lifetime=options.result_lifetime,
     )
 
 

@@ -220,6 +220,8 @@ class _Api:
         if job.kind != "query":
             raise errors.JobNotFound(f"job {job.job_id!r} is no query")
         if job.status == "completed":
+            if self._store.result_expires(job) <= self._store.clock():
+                raise errors.JobNotFound(f"the result of job {job.job_id!r} was kept for its time and is removed")
             link = self._storage.result_link(job, self._settings.upload_url_lifetime)
             return RedirectResponse(_origin(request) + link, wire.ready[0])
         return JSONResponse(self._record(job), 200 if job.final else wire.pending[0])

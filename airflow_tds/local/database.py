@@ -33,6 +33,7 @@ class Database:
 
     def __init__(self, path: Path, *reachable: Path) -> None:
         self._path = path
+        self._log = path.with_name(f"{path.name}.wal")
         self._reachable = reachable
         self._open: set[DuckDBPyConnection] = set()
         self._closed = threading.Condition()
@@ -74,6 +75,13 @@ class Database:
         with self._closed:
             for cursor in self._open:
                 cursor.interrupt()
+
+    def log_size(self) -> int:
+        """Give the bytes of the write-ahead log."""
+        try:
+            return self._log.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def checkpoint(self) -> None:
         """Give freed blocks back for use; while others write it is not possible, and not urgent."""

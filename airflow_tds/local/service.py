@@ -45,6 +45,7 @@ class Service:
         port: 0 for a free one, chosen at the first start.
         base_path: What stands before every path of the API, such as `/api/v1`.
         job_delay: Seconds from the arrival of a job's data to its earliest start.
+        result_lifetime: Seconds for which a query's result is kept.
         wire: Which routes it serves; None for the defaults.
 
     Raises:
@@ -63,6 +64,7 @@ class Service:
         port: int = 0,
         base_path: str = "",
         job_delay: float = 0.0,
+        result_lifetime: float = 86_400.0,
         wire: Wire | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(32)
@@ -72,6 +74,7 @@ class Service:
         self._tables = tuple(tables)
         self._address = (host, port)
         self._job_delay = job_delay
+        self._result_lifetime = result_lifetime
         self._settings = Settings(self.token, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
         self._running = ExitStack()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
@@ -91,7 +94,7 @@ class Service:
         """Start serving; on return the service answers."""
         with ExitStack() as started:
             listener = started.enter_context(_listen(*self._address))
-            self._store = started.enter_context(Store(self._directory))
+            self._store = started.enter_context(Store(self._directory, result_lifetime=self._result_lifetime))
             for table_id in self._tables:
                 self._store.create_table(table_id)
             storage = Storage(self._store, Signer(self._store.signing_key()))

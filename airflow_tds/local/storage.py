@@ -58,9 +58,10 @@ class Storage:
         return self._signer.link("PUT", path, "payload", job.job_id, job.expires_at or 0.0)
 
     def result_link(self, job: Job, lifetime: float) -> str:
-        """Give the path from which a query's result is fetched, valid for `lifetime` seconds."""
+        """Give the path from which a query's result is fetched, for `lifetime` seconds or as long as it is kept."""
         path = PATHS["get_result"].format(job_id=job.job_id)
-        return self._signer.link("GET", path, "result", job.job_id, self._store.clock() + lifetime)
+        expires_at = min(self._store.clock() + lifetime, self._store.result_expires(job))
+        return self._signer.link("GET", path, "result", job.job_id, expires_at)
 
     async def put_payload(self, request: Request) -> Response:
         """Take a payload; the same one again is acknowledged again and changes nothing."""

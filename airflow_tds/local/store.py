@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, Self, TextIO
 from uuid import uuid4
@@ -59,14 +60,18 @@ class Store:
     Args:
         directory: Made when it does not exist.
         clock: POSIX seconds; tests may turn it.
+        result_lifetime: Seconds for which a query's result is kept.
 
     Raises:
         StoreUnavailable: Another service has the directory, or its database cannot be read.
     """
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, directory: Path, clock: Callable[[], float] = time.time, result_lifetime: float = 86_400.0
+    ) -> None:
         self.directory = directory.resolve()
         self.clock = clock
+        self.result_lifetime = result_lifetime
         self.changed = threading.Condition(threading.RLock())
         self._tables: dict[str, Table] = {}
         self._jobs: dict[str, Job] = {}
@@ -289,18 +294,57 @@ class Store:
                 )
             )
 
-    def expire(self) -> float | None:
+    def expire(self) -> float:
         """Fail the jobs whose data did not arrive in time.
 
         Returns:
-            Seconds until the next one may be due; None when none waits.
+            Seconds until the next one may be due; infinity when none waits.
         """
         with self.changed:
             now = self.clock()
             left = {job_id: self._deadline(self._jobs[job_id]) - now for job_id in self._awaiting}
             for job_id in [job_id for job_id, seconds in left.items() if seconds <= 0]:
                 self.fail(self._jobs[job_id], "no data arrived before the upload URL expired")
-            return min((seconds for seconds in left.values() if seconds > 0), default=None)
+            return min((seconds for seconds in left.values() if seconds > 0), default=inf)
+
+    def result_expires(self, job: Job) -> float:
+        """Give the moment at which a query's result is removed."""
+        return (job.finished_at or 0.0) + self.result_lifetime
+
+    def remove_results(self) -> float:
+        """Remove the results that are past their time.
+
+        Returns:
+            When the next one is; infinity when there is none.
+        """
+        following = inf
+        for path in self.results.iterdir():
+            job = self._jobs.get(path.name)
+            if job is not None and job.final:
+                expires = self.result_expires(job)
+                if expires <= self.clock():
+                    path.unlink()
+                else:
+                    following = min(following, expires)
+        return following
+
+    def prune(self, before: float, newest: int) -> None:
+        """Forget final jobs.
+
+        Args:
+            before: Those that ended earlier than this, in POSIX seconds,
+            newest: and are not among so many that ended last.
+        """
+        with self.changed:
+            final = sorted((job for job in self._jobs.values() if job.final), key=lambda job: job.finished_at or 0.0)
+            old = [job.job_id for job in final[: max(0, len(final) - newest)] if (job.finished_at or 0.0) < before]
+            if not old:
+                return
+            with self.database.transaction() as cursor:
+                cursor.execute("DELETE FROM meta.jobs WHERE job_id IN (SELECT unnest(?))", [old])
+            for job_id in old:
+                del self._jobs[job_id]
+                (self.results / job_id).unlink(missing_ok=True)
 
     # ---- for the workers
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from math import inf
 from typing import Self
 
 import duckdb
 
 from airflow_tds.client.errors import Refused
 from airflow_tds.local import jobs
+from airflow_tds.local.housekeeping import Housekeeping
 from airflow_tds.local.payloads.payload import BadPayload
 from airflow_tds.local.records import Job
 from airflow_tds.local.store import Store
@@ -40,6 +42,7 @@ class Worker:
     def __init__(self, store: Store, delay: float = 0.0) -> None:
         self._store = store
         self._delay = delay
+        self._housekeeping = Housekeeping(store)
         self._held = False
         self._stopping = False
         lanes = [False, *[True] * _QUERY_THREADS]
@@ -78,27 +81,37 @@ class Worker:
                 job = self._next(queries=queries)
                 if job is not None:
                     self._run(job)
+                elif not queries:
+                    self._housekeeping.run()
             except duckdb.Error:  # not the job failed but the store, when it was to note something
                 log.exception("the database failed and is opened again")
                 self._store.database.broken = True
                 self._notify()
 
     def _next(self, *, queries: bool) -> Job | None:
-        """Wait for the next job; None when there may be news: the worker stops, or the store was opened again."""
+        """Wait for the next job; None when there is other work: to stop, or to keep house."""
         with self._store.changed:
             while not self._stopping:
                 if self._store.database.broken:
                     self._mend(queries=queries)
                     return None
-                wait = [self._store.expire()]
-                head = self._store.head(queries=queries)
-                if head is not None and not self._held:
-                    delay = 0.0 if head.kind == "delete" else self._delay  # its caller waits for the answer
-                    wait.append((head.queued_at or 0.0) + delay - self._store.clock())
-                    if wait[-1] is not None and wait[-1] <= 0:
-                        return self._store.take(queries=queries)
-                self._store.changed.wait(min((seconds for seconds in wait if seconds is not None), default=None))
+                until_job = self._until_job(queries=queries)
+                if until_job <= 0:
+                    return self._store.take(queries=queries)
+                house = inf if queries else self._housekeeping.due(idle=until_job == inf)
+                if house <= 0:
+                    return None
+                wait = min(until_job, house, self._store.expire())
+                self._store.changed.wait(None if wait == inf else wait)
         return None
+
+    def _until_job(self, *, queries: bool) -> float:
+        """Give the seconds until the next job may start; infinity when none waits."""
+        head = self._store.head(queries=queries)
+        if head is None or self._held:
+            return inf
+        delay = 0.0 if head.kind == "delete" else self._delay  # its caller waits for the answer
+        return (head.queued_at or 0.0) + delay - self._store.clock()
 
     def _mend(self, *, queries: bool) -> None:
         """Let the writer open the store again, and try until it can: a full disk is full for a while."""

@@ -71,8 +71,12 @@ def test_the_wheel_announces_the_provider(installed: Path, tmp_path: Path) -> No
     assert run(installed, "-c", script, cwd=tmp_path) == "airflow-tds"
 
 
-def test_the_wheel_has_no_file_beside_the_package(installed: Path, tmp_path: Path) -> None:
-    script = "from importlib.metadata import files\nprint(sorted({str(f).split('/')[0] for f in files('airflow-tds')}))"
+def test_the_wheel_has_no_file_beside_the_package_and_its_command(installed: Path, tmp_path: Path) -> None:
+    script = (
+        "from importlib.metadata import files\n"
+        "names = [str(f) for f in files('airflow-tds')]\n"
+        "print(sorted({n.split('/')[0] for n in names if not n.endswith('/bin/airflow-tds-local')}))"
+    )
     version = run(installed, "-c", "import airflow_tds; print(airflow_tds.__version__)", cwd=tmp_path)
 
     assert run(installed, "-c", script, cwd=tmp_path) == str(["airflow_tds", f"airflow_tds-{version}.dist-info"])

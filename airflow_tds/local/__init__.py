@@ -17,7 +17,8 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
-    requests            what callers send, read strictly
+    requests, rights    what callers send, read strictly; what each may do
+    connection          an Airflow connection to a service, ready to paste
     app, service        HTTP, and the whole as an object that starts and stops
 """
 
@@ -26,15 +27,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_tds.local.rights import Rights
     from airflow_tds.local.service import Service
 
-__all__ = ["Service"]
+__all__ = ["Rights", "Service"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Service` on first use: it brings DuckDB and the HTTP server along."""
-    if name != "Service":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from airflow_tds.local.service import Service
+    """Import on first use: `Service` brings DuckDB and the HTTP server along."""
+    if name == "Service":
+        from airflow_tds.local.service import Service
 
-    return Service
+        return Service
+    if name == "Rights":
+        from airflow_tds.local.rights import Rights
+
+        return Rights
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import json
+import logging
 import os
 import signal
 import sys
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.local.connection import as_json, as_uri, is_loopback
+from airflow_tds.local.rights import parse_token
 from airflow_tds.local.service import Service
 from airflow_tds.local.store import StoreUnavailable
 
@@ -28,7 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 after a clean stop, 1 when it could not start.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not options.token and not is_loopback(options.host):
+        parser.error(f"to be reached at {options.host} from other machines it needs a --token")
+    if not options.quiet:
+        _log_requests()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -51,7 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 for a free one (%(default)s)")
     parser.add_argument("--data-dir", type=Path, help="where everything lies; without it a temporary one")
     parser.add_argument("--table", action="append", default=[], help="a table to create; may be repeated")
-    parser.add_argument("--token", help="the bearer token of all callers; without it one is made and printed")
+    parser.add_argument(
+        "--token",
+        action="append",
+        default=[],
+        help="a bearer token with all rights, or TOKEN:read=TABLE,...:write=TABLE,... where * is every table;"
+        " may be repeated; without one that has all rights, one is made and printed",
+    )
     parser.add_argument(
         "--upload-url-lifetime", type=float, default=3600.0, metavar="SECONDS", help="of presigned URLs (%(default)s)"
     )
@@ -62,39 +75,54 @@ def _parser() -> argparse.ArgumentParser:
         "--result-lifetime", type=float, default=86_400.0, metavar="SECONDS", help="of query results (%(default)s)"
     )
     parser.add_argument("--base-path", default="", help="what stands before every path, such as /api/v1")
+    parser.add_argument(
+        "--refuse-chunked", action="store_true", help="answer 411 to a payload whose length is not announced"
+    )
+    parser.add_argument("--quiet", action="store_true", help="log no requests")
     parser.add_argument("--ready-file", type=Path, help="gets url, token and pid as JSON once the service answers")
     return parser
 
 
+def _log_requests() -> None:
+    """Write one line per request to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    requests = logging.getLogger("airflow_tds.local.requests")
+    requests.addHandler(handler)
+    requests.setLevel(logging.INFO)
+
+
 def _service(options: argparse.Namespace) -> Service:
+    tokens = dict(map(parse_token, options.token))
     return Service(
         options.data_dir,
         options.table,
-        token=options.token,
+        token=next((token for token, rights in tokens.items() if rights.admin), None),
+        tokens=tokens,
         upload_url_lifetime=options.upload_url_lifetime,
         host=options.host,
         port=options.port,
         base_path=options.base_path,
         job_delay=options.job_delay,
         result_lifetime=options.result_lifetime,
+        chunked=not options.refuse_chunked,
     )
 
 
 def _announce(service: Service, options: argparse.Namespace) -> None:
-    token = "" if options.token else f", token {service.token}"
-    print(f"Table Data Service (embedded, not for production) at {service.url}{token}", flush=True)  # noqa: T201
-    if not _is_loopback(options.host):
-        print("It can be reached from other machines, and without encryption.", flush=True)  # noqa: T201
+    given = any(rights.admin for _, rights in map(parse_token, options.token))
+    lines = [
+        f"Table Data Service (embedded, not for production) at {service.url}"
+        + ("" if given else f", token {service.token}"),
+        f"Connection as URI:  {as_uri(service.url, 'TOKEN' if given else service.token)}",
+        f"Connection as JSON: {as_json(service.url, 'TOKEN' if given else service.token)}",
+    ]
+    if not is_loopback(options.host):
+        lines.append("It can be reached from other machines, and without encryption.")
+    print("\n".join(lines), flush=True)  # noqa: T201
     if options.ready_file is not None:
         document = {"url": service.url, "token": service.token, "pid": os.getpid()}
         _write_private(options.ready_file, json.dumps(document))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _write_private(path: Path, text: str) -> None:

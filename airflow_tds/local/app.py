@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +35,7 @@ from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Kind
 from airflow_tds.local.requests import DeleteBody, TableBody, WriteBody, asked_page, body_of, id_of, names_snapshot
+from airflow_tds.local.rights import Rights
 from airflow_tds.local.storage import PATHS, Storage
 from airflow_tds.local.store import Store
 from airflow_tds.local.writes import check_keys
@@ -46,6 +48,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 _STATUS: dict[type[errors.Refused], int] = {
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
 }
@@ -78,13 +81,13 @@ class Settings:
     """What the face of a service depends on.
 
     Attributes:
-        token: The bearer token that every caller has to send.
+        tokens: The bearer tokens of callers, and their rights.
         wire: Which routes it serves.
         base_path: What stands before every path, such as `/api/v1`; empty for nothing.
         upload_url_lifetime: Seconds for which a payload may be sent, and a result be fetched.
     """
 
-    token: str
+    tokens: Mapping[str, Rights]
     wire: Wire
     base_path: str
     upload_url_lifetime: float
@@ -153,7 +156,7 @@ class _Api:
 
         async def call(request: Request) -> Response:
             try:
-                self._authorize(request)
+                request.state.rights = self._rights(request)
                 return await endpoint(request)
             except errors.Refused as refused:
                 return self._refusal(refused)
@@ -165,7 +168,7 @@ class _Api:
     # ---- operations
 
     async def info(self, request: Request) -> Response:
-        table = self._store.table(id_of(request, "table_id"))
+        table = self._store.table(_readable(request))
         return JSONResponse(
             {
                 "table_id": table.table_id,
@@ -178,7 +181,7 @@ class _Api:
         )
 
     async def write(self, kind: Kind, request: Request) -> Response:
-        table_id = id_of(request, "table_id")
+        table_id = _writable(request)
         spec = self._write_spec(kind, table_id, await body_of(request, WriteBody))
         lifetime = self._settings.upload_url_lifetime
         job = await self._in_thread(self._store.initiate, kind, table_id, spec, lifetime)
@@ -187,7 +190,7 @@ class _Api:
 
     async def delete_rows(self, request: Request) -> Response:
         """Answer once the rows are gone; a caller who does not wait for that changes nothing about it."""
-        table_id = id_of(request, "table_id")
+        table_id = _writable(request)
         asked = await body_of(request, DeleteBody)
         job = await self._in_thread(self._start_delete, table_id, asked.filters)
         ended = await asyncio.wrap_future(self._store.end(job.job_id))
@@ -196,14 +199,14 @@ class _Api:
         return Response(status_code=204)
 
     async def truncate(self, request: Request) -> Response:
-        await self._in_thread(self._store.enqueue, "truncate", id_of(request, "table_id"), {})
+        await self._in_thread(self._store.enqueue, "truncate", _writable(request), {})
         return Response(status_code=202)
 
     async def get_job(self, request: Request) -> Response:
-        return JSONResponse(self._record(self._store.job(id_of(request, "job_id"))))
+        return JSONResponse(self._record(self._job(request)))
 
     async def query_json(self, request: Request) -> Response:
-        table = self._store.table(id_of(request, "table_id"))
+        table = self._store.table(_readable(request))
         asked = asked_page(request)
         if table.snapshot_id and names_snapshot(request.headers.getlist("if-none-match"), table.snapshot_id):
             return Response(status_code=304, headers=_etag(table.snapshot_id))
@@ -212,11 +215,12 @@ class _Api:
 
     async def start_query(self, request: Request) -> Response:
         query = await body_of(request, CrossQueryRequest)
+        request.state.rights.require_read([query.table_id, *(join.table_id for join in query.joins or ())])
         job = await self._in_thread(self._start_query, query)
         return JSONResponse({"job_id": job.job_id}, 202)
 
     async def poll_query(self, request: Request) -> Response:
-        job, wire = self._store.job(id_of(request, "job_id")), self._settings.wire
+        job, wire = self._job(request), self._settings.wire
         if job.kind != "query":
             raise errors.JobNotFound(f"job {job.job_id!r} is no query")
         if job.status == "completed":
@@ -227,14 +231,22 @@ class _Api:
         return JSONResponse(self._record(job), 200 if job.final else wire.pending[0])
 
     async def create_table(self, request: Request) -> Response:
+        request.state.rights.require_admin()
         asked = await body_of(request, TableBody)
         table = await self._in_thread(self._store.create_table, asked.table_id)
         return JSONResponse({"table_id": table.table_id}, 201)
 
-    async def list_requests(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
+    async def list_requests(self, request: Request) -> Response:
+        request.state.rights.require_admin()
         return JSONResponse([asdict(record) for record in self._requests])
 
     # ---- inside
+
+    def _job(self, request: Request) -> Job:
+        """Look up the job that the path names; it is shown to whom its tables are."""
+        job = self._store.job(id_of(request, "job_id"))
+        request.state.rights.require_read([job.table_id, *(join["table_id"] for join in job.spec.get("joins", ()))])
+        return job
 
     def _start_delete(self, table_id: str, filters: list[str]) -> Job:
         """Refuse what does not fit the table, then queue it."""
@@ -286,10 +298,14 @@ class _Api:
     async def _in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
         return await to_thread.run_sync(partial(call, *args), limiter=self._limiter)
 
-    def _authorize(self, request: Request) -> None:
-        expected = f"Bearer {self._settings.token}"
-        if not hmac.compare_digest(request.headers.get("authorization", "").encode(), expected.encode()):
+    def _rights(self, request: Request) -> Rights:
+        """Look the caller's token up; how long it takes tells nothing about the tokens that there are."""
+        given = request.headers.get("authorization", "").encode()
+        tokens = self._settings.tokens.items()
+        found = [rights for token, rights in tokens if hmac.compare_digest(given, f"Bearer {token}".encode())]
+        if not found:
             raise errors.Unauthorized("a valid bearer token is needed")
+        return found[0]
 
     def _refusal(self, refused: errors.Refused) -> Response:
         invalid = self._settings.wire.validation[-1]
@@ -304,6 +320,7 @@ class _Recorder:
     def __init__(self, app: ASGIApp, requests: deque[RequestRecord]) -> None:
         self._app = app
         self._requests = requests
+        self._log = logging.getLogger("airflow_tds.local.requests")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -311,19 +328,24 @@ class _Recorder:
             return
         scope["path"] = scope["raw_path"].decode("latin-1")
 
+        begun = time.monotonic()
+
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._note(scope, message["status"])
+                self._note(scope, message["status"], time.monotonic() - begun)
             await send(message)
 
         await self._app(scope, receive, noted)
 
-    def _note(self, scope: Scope, status: int) -> None:
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if "authorization" in headers:
             headers["authorization"] = headers["authorization"].partition(" ")[0] + " ***"
         operation = scope.get("operation", "")
         self._requests.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
+        if self._log.isEnabledFor(logging.INFO):  # never the query: it may hold a signature
+            shown = ascii(scope["path"])[1:-1]
+            self._log.info("%s %s %d %.1f ms", scope["method"], shown, status, seconds * 1000)
 
 
 async def _no_route(request: Request, refused: Exception) -> Response:
@@ -336,6 +358,19 @@ def _unavailable(failure: duckdb.Error) -> Response:
     """Say that the database cannot serve now: a full disk, or it is being opened again."""
     log.warning("answered 503: %s", type(failure).__name__)
     return JSONResponse({"detail": "the service cannot write at the moment"}, 503, {"Retry-After": "1"})
+
+
+def _readable(request: Request) -> str:
+    """Read a table's id that the caller may read; whether it exists is told to nobody else."""
+    table_id = id_of(request, "table_id")
+    request.state.rights.require_read([table_id])
+    return table_id
+
+
+def _writable(request: Request) -> str:
+    table_id = id_of(request, "table_id")
+    request.state.rights.require_write(table_id)
+    return table_id
 
 
 def _etag(snapshot_id: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.app import RequestRecord, Settings, build_app
+from airflow_tds.local.connection import as_json, as_uri
+from airflow_tds.local.rights import ALL, Rights
 from airflow_tds.local.signing import Signer
 from airflow_tds.local.storage import Storage
 from airflow_tds.local.store import Store
@@ -39,13 +41,15 @@ class Service:
         data_dir: Where everything lies; the same directory goes on where it stopped. None for a temporary
             one that is removed at the end.
         tables: Tables to create; those that exist stay as they are.
-        token: The bearer token of all callers; None makes one.
+        token: The bearer token that has all rights; None makes one.
+        tokens: Further tokens, each with its rights.
         upload_url_lifetime: Seconds for which a payload may be sent and a result be fetched.
         host: The address to listen on.
         port: 0 for a free one, chosen at the first start.
         base_path: What stands before every path of the API, such as `/api/v1`.
         job_delay: Seconds from the arrival of a job's data to its earliest start.
         result_lifetime: Seconds for which a query's result is kept.
+        chunked: Whether the object store takes payloads whose length is not announced; if not, it answers 411.
         wire: Which routes it serves; None for the defaults.
 
     Raises:
@@ -59,12 +63,14 @@ class Service:
         tables: Iterable[str] = (),
         *,
         token: str | None = None,
+        tokens: Mapping[str, Rights] | None = None,
         upload_url_lifetime: float = 3600.0,
         host: str = "127.0.0.1",
         port: int = 0,
         base_path: str = "",
         job_delay: float = 0.0,
         result_lifetime: float = 86_400.0,
+        chunked: bool = True,
         wire: Wire | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(32)
@@ -75,7 +81,9 @@ class Service:
         self._address = (host, port)
         self._job_delay = job_delay
         self._result_lifetime = result_lifetime
-        self._settings = Settings(self.token, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
+        rights = {**(tokens or {}), self.token: ALL}
+        self._settings = Settings(rights, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
+        self._chunked = chunked
         self._running = ExitStack()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
 
@@ -97,7 +105,7 @@ class Service:
             self._store = started.enter_context(Store(self._directory, result_lifetime=self._result_lifetime))
             for table_id in self._tables:
                 self._store.create_table(table_id)
-            storage = Storage(self._store, Signer(self._store.signing_key()))
+            storage = Storage(self._store, Signer(self._store.signing_key()), chunked=self._chunked)
             self._worker = started.enter_context(Worker(self._store, self._job_delay))
             app = build_app(self._store, storage, self._settings, self._log)
             started.enter_context(_Server(app, listener))
@@ -113,6 +121,16 @@ class Service:
         """The address of the API, base path included."""
         host, port = self._address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{self._settings.base_path}"
+
+    @property
+    def connection_json(self) -> str:
+        """An Airflow connection to it, as JSON."""
+        return as_json(self.url, self.token)
+
+    @property
+    def connection_uri(self) -> str:
+        """An Airflow connection to it, as a URI."""
+        return as_uri(self.url, self.token)
 
     @property
     def requests(self) -> list[RequestRecord]:

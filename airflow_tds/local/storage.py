@@ -46,11 +46,13 @@ class Storage:
     Args:
         store: Where payloads and results lie.
         signer: Made and checks the URLs.
+        chunked: Whether payloads of unknown length are taken.
     """
 
-    def __init__(self, store: Store, signer: Signer) -> None:
+    def __init__(self, store: Store, signer: Signer, *, chunked: bool = True) -> None:
         self._store = store
         self._signer = signer
+        self._chunked = chunked
 
     def upload_link(self, job: Job) -> str:
         """Give the path to which a job's payload is PUT."""
@@ -68,6 +70,8 @@ class Storage:
         job_id = request.path_params["job_id"]
         try:
             self._check(request, "PUT", "payload")
+            if not self._chunked and "content-length" not in request.headers:
+                return _xml(411, "MissingContentLength", "You must provide the Content-Length HTTP header.")
             with self._store.receiving(job_id):
                 digest = await self._receive(request, job_id)
         except LinkRefused as refused:

@@ -34,7 +34,7 @@ class Process:
         self.ready = folder / "ready.json"
         self.ready.unlink(missing_ok=True)
         self.command = [sys.executable, "-m", "airflow_tds.local", "--data-dir", str(folder / "data")]
-        self.command += ["--ready-file", str(self.ready), *options]
+        self.command += ["--ready-file", str(self.ready), "--quiet", *options]
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -124,7 +124,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
             command.process.send_signal(number)
             assert command.process.wait() == 0
             assert command.process.stdout is not None
-            assert command.process.stdout.read() == ""
+            printed = command.process.stdout.read().splitlines()
+            assert [line.partition(":")[0] for line in printed] == ["Connection as URI", "Connection as JSON"]
             caller.close()
 
 

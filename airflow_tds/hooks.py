@@ -17,8 +17,9 @@ from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.compat import BaseHook, Connection, async_connection
 
 if TYPE_CHECKING:
+    from airflow_tds.client.access import Access, Timeouts
     from airflow_tds.client.client import AsyncTableClient, TableClient
-    from airflow_tds.client.runtime import Access
+    from airflow_tds.client.credentials import Credentials
     from airflow_tds.client.wire import Wire
     from airflow_tds.durability import Policy
 
@@ -27,7 +28,38 @@ __all__ = ["Settings", "TdsHook", "async_settings", "settings_of"]
 log = logging.getLogger(__name__)
 
 #: What `extra` may hold; docs/connection.md describes each.
-EXTRA = ("base_path", "ca_bundle", "failed_jobs_are_atomic", "lease_margin", "transfer_timeout", "wire")
+EXTRA = (
+    "api_key_header",
+    "auth",
+    "base_path",
+    "ca_bundle",
+    "client_certificate",
+    "client_key",
+    "client_key_password",
+    "connect_timeout",
+    "download_timeout",
+    "failed_jobs_are_atomic",
+    "insecure_tls",
+    "lease_margin",
+    "minimum_rate",
+    "proxy",
+    "read_timeout",
+    "scope",
+    "storage_ca_bundle",
+    "storage_hosts",
+    "storage_proxy",
+    "token_url",
+    "transfer_timeout",
+    "wire",
+)
+#: The timeouts that a connection may set, and their names in the client.
+TIMEOUTS = {
+    "connect_timeout": "connect",
+    "read_timeout": "read",
+    "transfer_timeout": "transfer",
+    "download_timeout": "download",
+    "minimum_rate": "minimum_rate",
+}
 
 
 class Settings:
@@ -35,13 +67,15 @@ class Settings:
 
     Args:
         base_url: Scheme, host, port and base path.
-        token: Bearer token; None for no credentials.
+        secret: Token, key, password or client secret; None for no credentials.
         extra: The known keys of the connection's extra, without null.
+        login: Name or client id; None for none.
     """
 
-    def __init__(self, base_url: str, token: str | None, extra: Mapping[str, Any]) -> None:
+    def __init__(self, base_url: str, secret: str | None, extra: Mapping[str, Any], login: str | None = None) -> None:
         self.base_url = base_url
-        self._token = token
+        self._secret = secret
+        self._login = login
         self._extra = dict(extra)
 
     def __repr__(self) -> str:
@@ -50,15 +84,48 @@ class Settings:
     @property
     def fingerprint(self) -> str:
         """A hash of all values: two connections that say the same share a poller."""
-        values = json.dumps([self.base_url, self._token, self._extra], sort_keys=True, default=str)
+        values = json.dumps([self.base_url, self._login, self._secret, self._extra], sort_keys=True, default=str)
         return hashlib.sha256(values.encode()).hexdigest()
 
     @property
     def transfer_timeout(self) -> float:
         """Seconds that one upload may take at most."""
-        from airflow_tds.client.calls import TRANSFER_TIMEOUT
+        return self.timeouts().transfer
 
-        return _seconds(self._extra, "transfer_timeout", TRANSFER_TIMEOUT)
+    def timeouts(self) -> Timeouts:
+        """Say how patient the client is."""
+        from airflow_tds.client.access import Timeouts
+
+        set_ones = {own: _number(self._extra, name) for name, own in TIMEOUTS.items() if name in self._extra}
+        return Timeouts(**set_ones)
+
+    def credentials(self) -> Credentials | None:
+        """Make what lets us in; which kind follows from what is set, unless `auth` names it."""
+        from airflow_tds.client import credentials as kinds
+
+        if self._secret is None:
+            return None
+        kind = self._extra.get("auth") or self._kind()
+        if kind == "bearer":
+            return kinds.Bearer(self._secret)
+        if kind == "api_key":
+            return kinds.ApiKey(self._secret, *[str(self._extra[k]) for k in ("api_key_header",) if k in self._extra])
+        if kind == "basic":
+            return kinds.Basic(self._login or "", self._secret)
+        if kind == "oauth2" and "token_url" in self._extra and self._login:
+            scope = self._extra.get("scope")
+            return kinds.ClientCredentials(str(self._extra["token_url"]), self._login, self._secret, scope=scope)
+        if kind == "oauth2":
+            raise ValidationFailed("connection: 'oauth2' needs the extra token_url, login (client id) and password")
+        raise ValidationFailed(f"connection extra 'auth' is bearer, api_key, basic or oauth2, not {kind!r}")
+
+    def _kind(self) -> str:
+        """Say which kind of credentials the fields that are set belong to."""
+        if "token_url" in self._extra:
+            return "oauth2"
+        if "api_key_header" in self._extra:
+            return "api_key"
+        return "basic" if self._login else "bearer"
 
     def wire(self) -> Wire:
         """Make the wire map."""
@@ -74,10 +141,28 @@ class Settings:
         return Wire.from_setting(overrides)
 
     def access(self) -> Access:
-        """Make the address and credentials."""
-        from airflow_tds.client.runtime import Access
+        """Make the address, the credentials and what else it takes to reach the service."""
+        from airflow_tds.client.access import Access
 
-        return Access(self.base_url, self._token, self._extra.get("ca_bundle"))
+        return Access(self.base_url, **self._reach())
+
+    def _reach(self) -> dict[str, Any]:
+        from airflow_tds.client.access import Tls
+
+        extra = self._extra
+        insecure = _flag("insecure_tls", extra.get("insecure_tls", False))
+        own = {name: extra.get(name) for name in ("client_certificate", "client_key", "client_key_password")}
+        bundle = extra.get("ca_bundle")
+        hosts = extra.get("storage_hosts", ())
+        return {
+            "credentials": self.credentials(),
+            "tls": Tls(bundle, insecure=insecure, **own),
+            "storage_tls": Tls(extra.get("storage_ca_bundle", bundle), insecure=insecure),
+            "proxy": extra.get("proxy"),
+            "storage_proxy": extra.get("storage_proxy"),
+            "storage_hosts": tuple(hosts.replace(",", " ").split() if isinstance(hosts, str) else hosts),
+            "timeouts": self.timeouts(),
+        }
 
     def policy(self) -> Policy:
         """Say what the connection tells of the service's writes."""
@@ -85,34 +170,27 @@ class Settings:
 
         said = self._extra.get("failed_jobs_are_atomic")
         atomic = None if said is None else _flag("failed_jobs_are_atomic", said)
-        return Policy(atomic, _seconds(self._extra, "lease_margin", LEASE_MARGIN))
+        margin = _number(self._extra, "lease_margin") if "lease_margin" in self._extra else LEASE_MARGIN
+        return Policy(atomic, margin)
 
     def client(self) -> TableClient:
         """Make a client for a thread."""
         from airflow_tds.client.client import TableClient
 
-        return TableClient(self.base_url, **self._client_arguments())
+        return TableClient(self.base_url, wire=self.wire(), **self._reach())
 
     def async_client(self) -> AsyncTableClient:
         """Make a client for a coroutine."""
         from airflow_tds.client.client import AsyncTableClient
 
-        return AsyncTableClient(self.base_url, **self._client_arguments())
-
-    def _client_arguments(self) -> dict[str, Any]:
-        return {
-            "token": self._token,
-            "wire": self.wire(),
-            "ca_bundle": self._extra.get("ca_bundle"),
-            "transfer_timeout": self.transfer_timeout,
-        }
+        return AsyncTableClient(self.base_url, wire=self.wire(), **self._reach())
 
 
 def settings_of(conn: Connection, extra: Mapping[str, Any]) -> Settings:
     """Read a connection.
 
     Args:
-        conn: The connection: `schema` http or https (empty: https), `host`, `port`, `password` (a token).
+        conn: The connection: `schema` http or https (empty: https), `host`, `port`, `login`, `password`.
             An address pasted into `host`, such as `https://host:8443/api/v1`, is split.
         extra: Its extra, as a mapping; unknown keys are warned about, null is unset.
 
@@ -128,7 +206,7 @@ def settings_of(conn: Connection, extra: Mapping[str, Any]) -> Settings:
             "connection %s: extra %r is not known and is ignored; known: %s", conn.conn_id, name, ", ".join(EXTRA)
         )
     known = {name: value for name, value in given.items() if name in EXTRA}
-    return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known)
+    return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known, conn.login or None)
 
 
 def _base_url(conn: Connection, base_path: str) -> str:
@@ -156,9 +234,9 @@ def _base_url(conn: Connection, base_path: str) -> str:
     return f"{fields['schema'] or 'https'}://{at}{port}{path}"
 
 
-def _seconds(extra: Mapping[str, Any], name: str, default: float) -> float:
+def _number(extra: Mapping[str, Any], name: str) -> float:
     try:
-        value = float(extra.get(name, default))
+        value = float(extra[name])
     except (TypeError, ValueError):
         value = -1.0
     if not 0 <= value < float("inf"):

@@ -12,6 +12,7 @@ import random
 from dataclasses import replace
 
 from airflow_tds.client import errors
+from airflow_tds.client.access import Timeouts
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.runtime import Runtime
@@ -35,8 +36,6 @@ SHORTEST_LOOK = 1.0
 #: Client defaults, seconds (§8 leaves them open): a notebook user waits minutes, not days.
 TIMEOUT = 600.0
 POLL_INTERVAL = 5.0
-#: The longest that one upload may take, seconds; part of the lease of a durable write.
-TRANSFER_TIMEOUT = 900.0
 
 
 def backoff(tries: int, retry_after: float | None) -> float:
@@ -48,7 +47,7 @@ def backoff(tries: int, retry_after: float | None) -> float:
 
 def may_repeat(request: Request, error: errors.TableServiceError) -> bool:
     """Say whether a request may be sent again after an error, without doing anything twice."""
-    if not isinstance(error, errors.TransportFailed | errors.ServerError):
+    if not isinstance(error, errors.TransportFailed | errors.ServerError) or isinstance(error, errors.TlsFailed):
         return False
     if request.sink is not None or (request.body is not None and not request.body.replayable):
         return False
@@ -67,15 +66,18 @@ class Calls:
     Args:
         runtime: The outside world.
         wire: The wire map; None for the default one.
-        transfer_timeout: Seconds that one upload may take at most.
+        timeouts: How long a transfer may take; None for the defaults.
     """
 
-    def __init__(
-        self, runtime: Runtime, wire: Wire | None = None, *, transfer_timeout: float = TRANSFER_TIMEOUT
-    ) -> None:
+    def __init__(self, runtime: Runtime, wire: Wire | None = None, *, timeouts: Timeouts | None = None) -> None:
         self._runtime = runtime
         self.wire = wire or Wire()
-        self.transfer_timeout = transfer_timeout
+        self._timeouts = timeouts or Timeouts()
+
+    @property
+    def transfer_timeout(self) -> float:
+        """Seconds that one upload may take at most."""
+        return self._timeouts.transfer
 
     async def _call(self, request: Request, tries: int = CALL_TRIES, deadline: float | None = None) -> Reply:
         """Send, again where that is harmless, and raise what the reply means.

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
-from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT, TRANSFER_TIMEOUT
+from airflow_tds.client import errors
+from airflow_tds.client.access import Access, Timeouts, Tls
+from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT
+from airflow_tds.client.credentials import Bearer, Credentials
 from airflow_tds.client.filters import Filters
 from airflow_tds.client.models import QueryResponse
+from airflow_tds.client.progress import Report
 from airflow_tds.client.queries import Pages, Queries
-from airflow_tds.client.runtime import Access, AsyncRuntime, BlockingRuntime, finish
+from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, finish
 from airflow_tds.client.wire import LARGEST_PAGE, Wire
 from airflow_tds.client.writes import Writes
 
@@ -25,6 +29,12 @@ __all__ = ["AsyncTableClient", "Operations", "TableClient"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _one(token: str | None, credentials: Credentials | None) -> Credentials | None:
+    if token is not None and credentials is not None:
+        raise errors.ValidationFailed("give a token or credentials, not both")
+    return credentials if token is None else Bearer(token)
 
 
 class Operations(Writes, Queries):
@@ -58,13 +68,19 @@ class TableClient:
 
     Args:
         base_url: Scheme, host, port and base path, such as `https://host:8443/api/v1`.
-        token: Bearer token (assumed scheme, §5 is silent); None for no credentials.
+        token: Bearer token, short for `credentials=Bearer(token)`; None for none.
+        credentials: What lets us in, for instance `ApiKey(...)` or an object of your own (§5 names no scheme).
         wire: The wire map; None for the default one.
-        ca_bundle: Path of a file with trusted certificates; None for the default ones.
-        transfer_timeout: Seconds that one upload may take at most.
+        tls: Whom we trust, and our own certificate; None for the usual certificates.
+        storage_tls: The same for the object store; None for the same without our certificate.
+        proxy: URL of a proxy; None for the environment's, `none` for no proxy.
+        storage_proxy: The same for the object store; None for the same.
+        storage_hosts: Hosts that may be an object store, with their subdomains; empty for any.
+        timeouts: How patient to be; None for the defaults.
+        progress: Called with how far a transfer is, twice a second and at its end, in the thread that transfers.
 
     Raises:
-        ValidationFailed: The base URL is none.
+        ValidationFailed: The base URL or the proxy is no address, or two credentials are given.
     """
 
     def __init__(
@@ -72,12 +88,28 @@ class TableClient:
         base_url: str,
         *,
         token: str | None = None,
+        credentials: Credentials | None = None,
         wire: Wire | None = None,
-        ca_bundle: str | None = None,
-        transfer_timeout: float = TRANSFER_TIMEOUT,
+        tls: Tls | None = None,
+        storage_tls: Tls | None = None,
+        proxy: str | None = None,
+        storage_proxy: str | None = None,
+        storage_hosts: Sequence[str] = (),
+        timeouts: Timeouts | None = None,
+        progress: Report | None = None,
     ) -> None:
-        self._runtime = BlockingRuntime(Access(base_url, token, ca_bundle))
-        self._operations = Operations(self._runtime, wire, transfer_timeout=transfer_timeout)
+        access = Access(
+            base_url,
+            _one(token, credentials),
+            tls or Tls(),
+            storage_tls,
+            proxy,
+            storage_proxy,
+            tuple(storage_hosts),
+            timeouts or Timeouts(),
+        )
+        self._runtime = BlockingRuntime(access, progress)
+        self._operations = Operations(self._runtime, wire, timeouts=access.timeouts)
 
     info = blocking(Operations.info)
     get_job = blocking(Operations.get_job)
@@ -192,12 +224,18 @@ class AsyncTableClient(Operations):
     Args:
         base_url: As for `TableClient`.
         token: As for `TableClient`.
+        credentials: As for `TableClient`.
         wire: As for `TableClient`.
-        ca_bundle: As for `TableClient`.
-        transfer_timeout: As for `TableClient`.
+        tls: As for `TableClient`.
+        storage_tls: As for `TableClient`.
+        proxy: As for `TableClient`.
+        storage_proxy: As for `TableClient`.
+        storage_hosts: As for `TableClient`.
+        timeouts: As for `TableClient`.
+        progress: As for `TableClient`.
 
     Raises:
-        ValidationFailed: The base URL is none.
+        ValidationFailed: As for `TableClient`.
     """
 
     def __init__(
@@ -205,12 +243,28 @@ class AsyncTableClient(Operations):
         base_url: str,
         *,
         token: str | None = None,
+        credentials: Credentials | None = None,
         wire: Wire | None = None,
-        ca_bundle: str | None = None,
-        transfer_timeout: float = TRANSFER_TIMEOUT,
+        tls: Tls | None = None,
+        storage_tls: Tls | None = None,
+        proxy: str | None = None,
+        storage_proxy: str | None = None,
+        storage_hosts: Sequence[str] = (),
+        timeouts: Timeouts | None = None,
+        progress: Report | None = None,
     ) -> None:
-        self._async_runtime = AsyncRuntime(Access(base_url, token, ca_bundle))
-        super().__init__(self._async_runtime, wire, transfer_timeout=transfer_timeout)
+        access = Access(
+            base_url,
+            _one(token, credentials),
+            tls or Tls(),
+            storage_tls,
+            proxy,
+            storage_proxy,
+            tuple(storage_hosts),
+            timeouts or Timeouts(),
+        )
+        self._async_runtime = AsyncRuntime(access, progress)
+        super().__init__(self._async_runtime, wire, timeouts=access.timeouts)
 
     async def iter_rows(
         self, table_id: str, *, filters: Filters = None, page_size: int = LARGEST_PAGE

@@ -3,6 +3,7 @@
     TableServiceError                  .outcome: not_sent | refused | unknown | done
     ├── Stopped                        told to stop before the next request (the task was killed)
     ├── TransportFailed                no complete answer came
+    │   └── TlsFailed                  one side does not trust the other; trying again changes nothing
     ├── UnexpectedReply                an answer that the wire map cannot read
     ├── SnapshotChanged                the table changed between two pages of one reading
     ├── Refused                        a "no", by the service (.status) or by our own check (status None)
@@ -45,6 +46,7 @@ __all__ = [
     "StorageRefused",
     "TableNotFound",
     "TableServiceError",
+    "TlsFailed",
     "TransportFailed",
     "Unauthorized",
     "UnexpectedReply",
@@ -85,6 +87,10 @@ class TransportFailed(TableServiceError):
     def __init__(self, message: str, *, outcome: Outcome = "unknown") -> None:
         super().__init__(message)
         self.outcome = outcome
+
+
+class TlsFailed(TransportFailed):
+    """One side does not trust the other's certificate, or they share no version of TLS: a matter of settings."""
 
 
 class UnexpectedReply(TableServiceError):

@@ -1,4 +1,4 @@
-"""One request and one reply, as values; and a URL that must not be shown.
+"""One request and one reply, as values; and the URLs that are not the service's own.
 
 Built and read by wire.py, carried by runtime.py. Nothing here knows the interface.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from airflow_tds.client.downloads import Download
 from airflow_tds.client.payloads import Body
 
-__all__ = ["Repeat", "Reply", "Request", "SecretUrl"]
+__all__ = ["Repeat", "Reply", "Request", "SecretUrl", "TokenUrl"]
 
 Repeat = Literal["always", "if_unsent", "never"]
 
@@ -45,6 +46,17 @@ class SecretUrl:
 
 
 @dataclass(frozen=True)
+class TokenUrl:
+    """Where tokens are given: a whole address that the user set; it gets no credentials of the service.
+
+    Attributes:
+        url: The whole URL.
+    """
+
+    url: str
+
+
+@dataclass(frozen=True)
 class Request:
     """What is to be sent.
 
@@ -52,24 +64,24 @@ class Request:
         operation: The operation's name, §4.1, for logs and errors.
         subject: What it is about, such as `table flights`, for logs and errors.
         method: HTTP method.
-        target: A path below the service's base path, or a presigned URL, which gets no credentials.
+        target: A path below the service's base path; or a presigned or a token URL, which get no credentials.
         repeat: Whether the request may be sent again: `always`, only `if_unsent`, or `never`.
         headers: Header fields beside those of the runtime.
         json: A JSON document to send; None for none.
         body: A payload to send; None for none.
-        sink: Where a successful reply's body is poured; None keeps it in the reply.
+        sink: What a successful reply's body is poured into; None keeps it in the reply.
         limit: Seconds that the whole request may take; None for no limit beyond the socket's own.
     """
 
     operation: str
     subject: str
     method: str
-    target: str | SecretUrl
+    target: str | SecretUrl | TokenUrl
     repeat: Repeat = "never"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     json: Any = None
     body: Body | None = None
-    sink: BinaryIO | None = None
+    sink: Download | None = None
     limit: float | None = None
 
 

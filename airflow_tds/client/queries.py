@@ -13,7 +13,17 @@ from typing import Any, BinaryIO, Literal, overload
 from pydantic import ValidationError
 
 from airflow_tds.client import errors
-from airflow_tds.client.calls import LONGEST_RETRY_AFTER, POLL_INTERVAL, TIMEOUT, TRANSFER_TRIES, Calls, asked, backoff
+from airflow_tds.client.calls import (
+    LONGEST_RETRY_AFTER,
+    POLL_INTERVAL,
+    SHORTEST_LOOK,
+    TIMEOUT,
+    TRANSFER_TRIES,
+    Calls,
+    asked,
+    backoff,
+)
+from airflow_tds.client.downloads import Download
 from airflow_tds.client.filters import Filters, simple_expressions, structured
 from airflow_tds.client.messages import SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, QueryResponse, describe
@@ -266,25 +276,39 @@ class Queries(Calls):
         return sink.getvalue()
 
     async def _fetch(self, watch: Watch, url: SecretUrl, sink: BinaryIO) -> None:
-        """Pour a result; a link that expired or broke is asked for again, and the result from its start."""
-        for attempt in range(1, TRANSFER_TRIES + 1):
+        """Pour a result; one that broke off is asked for again: its rest where the store can, else all of it.
+
+        A try that brought a part which is kept does not count, so that a large result comes through a bad line.
+        """
+        download = Download(sink)
+        ends = self._runtime.now() + self._timeouts.download
+        failures = 0
+        while True:
+            kept = download.received
+            request = self.wire.download_request(watch.subject, url, download)
             try:
-                await self._once(self.wire.download_request(watch.subject, url, sink))
+                await self._once(replace(request, limit=max(SHORTEST_LOOK, ends - self._runtime.now())))
             except (errors.StorageRefused, errors.TransportFailed, errors.ServerError) as failed:
-                wait = backoff(attempt, asked(failed))
-                if attempt == TRANSFER_TRIES or wait > LONGEST_RETRY_AFTER:
+                failures = 1 if download.resumable and download.received > kept else failures + 1
+                wait = backoff(failures, asked(failed))
+                out_of_time = wait > min(LONGEST_RETRY_AFTER, ends - self._runtime.now())
+                if failures == TRANSFER_TRIES or out_of_time or isinstance(failed, errors.TlsFailed):
                     raise
-                log.warning("%s; the result is asked for again in %.1f s", failed, wait)
+                if not download.resumable or _out_of_range(failed):
+                    download.restart()
+                log.warning("%s; the result is asked for again from byte %d in %.1f s", failed, download.received, wait)
             else:
                 return
-            sink.seek(0)
-            sink.truncate()
             await self._runtime.pause(wait)
             url = await self._result_url(watch)
-        raise AssertionError("unreachable: the last try returns or raises")
 
     async def _result_url(self, watch: Watch) -> SecretUrl:
         url = self.wire.read_poll(await self._awaited(watch)).result
         if url is None:
             raise AssertionError("unreachable: a query is COMPLETED only by its redirect")
         return url
+
+
+def _out_of_range(error: errors.TableServiceError) -> bool:
+    """Say whether a store has no bytes where we wanted to go on: what it has now is another result."""
+    return isinstance(error, errors.StorageRefused) and error.status == 416  # noqa: PLR2004  # Range Not Satisfiable

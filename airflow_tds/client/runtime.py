@@ -1,27 +1,32 @@
-"""The outside world in three verbs: send, pause, now. The only room that imports httpx and reads a clock.
+"""The outside world in three verbs: send, pause, now. The only room that imports httpx and sends anything.
 
 `BlockingRuntime` never suspends. A coroutine built only on it therefore ends on its first step, and
 `finish()` returns its result; anything else that tries to suspend raises at once. `AsyncRuntime` is the
-same over asyncio. `Lane` is one connection that can only read, for the shared poller.
+same over asyncio; what goes to and from an object store, it does in threads of its own, by the same code.
+`Lane` is one connection that can only read, for the shared poller.
 
 Redirects are never followed here. A presigned request goes through a client of its own that has no
 credentials, no cookies and no default headers. Answers are taken as they are: no decoding, and a cap on
-what is kept in memory.
+what is kept in memory. What httpx and httpcore log of a URL ends before its query.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import re
+import socket
 import ssl
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing, closing, nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, aclosing, closing, contextmanager, nullcontext, suppress
+from functools import cached_property
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -29,26 +34,30 @@ import httpx
 
 from airflow_tds import __version__
 from airflow_tds.client import errors
+from airflow_tds.client.access import NO_PROXY, Access, is_internal, is_never_store, literal, peer, refused
+from airflow_tds.client.credentials import Credentials
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.payloads import Body, Pieces
+from airflow_tds.client.progress import Meter, Report
 
-__all__ = ["Access", "AsyncRuntime", "BlockingRuntime", "Lane", "Runtime", "finish"]
+__all__ = ["AsyncRuntime", "BlockingRuntime", "Lane", "Runtime", "finish"]
 
 T = TypeVar("T")
-C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 
 #: A control answer (job, info, error) beyond this is refused; results go to a sink and have no cap.
 LARGEST_ANSWER = 64 * 1024 * 1024
 #: Of an answer that says no, this much is read for its text.
 LARGEST_REFUSAL = 64 * 1024
-#: Connect quickly or not at all; a read may take as long as a slow service needs to answer.
-CALL_TIMEOUT = {"connect": 10.0, "read": 60.0, "write": 60.0, "pool": 10.0}
-#: A store may take minutes to commit a large object after its last byte; httpx's 5 s would give it up.
-TRANSFER_TIMEOUT = {"connect": 10.0, "read": 300.0, "write": 60.0, "pool": 10.0}
-#: Requests of one async client that may be on their way at once.
+#: Requests of one async client that may be on their way at once; and transfers, each in its own thread.
 MOST_AT_ONCE = 100
+TRANSFERS_AT_ONCE = 16
 #: A sleeping worker looks this often, in seconds, whether it was told to stop.
 STOP_SLICE = 0.5
+#: A result of this size or more is read from the socket itself: half the work of httpx's own reader.
+DIRECT_FROM = 1024 * 1024
+#: What is read from the socket is written in pieces of this size, or when this many seconds have passed.
+DIRECT_PIECE = 1024 * 1024
+DIRECT_SECONDS = 0.25
 #: What never left: no connection was made, or the request could not be written down.
 _NOT_SENT = (
     httpx.ConnectError,
@@ -57,101 +66,9 @@ _NOT_SENT = (
     httpx.ProxyError,
     httpx.UnsupportedProtocol,
 )
-
-
-@dataclass(frozen=True, repr=False)
-class Access:
-    """Where the service is, and how it lets us in.
-
-    Attributes:
-        base_url: Scheme, host, port and base path, such as `https://host:8443/api/v1`.
-        token: Bearer token; None for no credentials (assumed scheme, §5 is silent).
-        ca_bundle: Path of a file with trusted certificates; None for the default ones.
-    """
-
-    base_url: str
-    token: str | None = None
-    ca_bundle: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Access({self.base_url!r}, token={'***' if self.token else None})"
-
-    def check(self) -> None:
-        """Refuse an address that is none.
-
-        Raises:
-            ValidationFailed: The base URL has no host, another scheme than http(s), credentials or a query;
-                or the token cannot stand in a header. The text shows neither credentials nor query.
-        """
-        if not _is_address(self.base_url) or "?" in self.base_url:
-            shown = self.base_url.split("?")[0].rpartition("@")[2]
-            raise errors.ValidationFailed(f"{shown!r} is no service address; write https://host[:port][/base/path]")
-        if self.token and not re.fullmatch(r"[\x21-\x7e]+", self.token):
-            raise errors.ValidationFailed("the token holds a blank, a line end or a character beyond ASCII")
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """Build the context that checks the other side; costs about 20 ms, so build it once.
-
-        Raises:
-            ValidationFailed: The file of trusted certificates cannot be read.
-        """
-        if not self.ca_bundle:
-            return httpx.create_ssl_context()
-        try:
-            return ssl.create_default_context(cafile=self.ca_bundle)
-        except OSError as error:
-            raise errors.ValidationFailed(f"ca_bundle {self.ca_bundle!r}: {error}") from None
-
-    def address(self, request: Request) -> str:
-        """Give the whole URL of a request.
-
-        Raises:
-            UnexpectedReply: A presigned URL is no address, not https although the service is, or would be
-                rewritten on its way, so that its signature no longer fits.
-        """
-        if not isinstance(request.target, SecretUrl):
-            return self.base_url.rstrip("/") + request.target
-        url = request.target.reveal()
-        schemes = ("http", "https") if urlsplit(self.base_url).scheme == "http" else ("https",)
-        if not _is_address(url, schemes) or not _kept_as_is(url):
-            raise errors.UnexpectedReply(
-                f"{request.operation}, {request.subject}: the presigned address {request.target} is refused"
-            )
-        return url
-
-    def headers(self, request: Request, request_id: str) -> httpx.Headers:
-        """Give a request's header fields; credentials and our own names go to the service only."""
-        fields = httpx.Headers(
-            {"User-Agent": f"airflow-tds/{__version__} httpx/{httpx.__version__}", "Accept-Encoding": "identity"}
-        )
-        if not isinstance(request.target, SecretUrl):
-            fields.update({"Accept": "application/json", "X-Request-Id": request_id})
-            fields.update({"Authorization": f"Bearer {self.token}"} if self.token else {})
-        fields.update(request.headers)
-        if request.body is not None and request.body.length is not None:
-            fields["Content-Length"] = str(request.body.length)
-        return fields
-
-
-def _is_address(url: str, schemes: Sequence[str] = ("http", "https")) -> bool:
-    """Say whether text is a URL of one of these schemes, without credentials and fragment."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises beyond 65535; httpx would wrap it around
-    except ValueError:
-        return False
-    plain = url.isascii() and url.isprintable() and not any(c in url for c in " \\#") and "@" not in parts.netloc
-    return plain and parts.scheme in schemes and bool(parts.hostname)
-
-
-def _kept_as_is(url: str) -> bool:
-    """Say whether httpx sends path and query as they are."""
-    try:
-        sent = httpx.URL(url).raw_path.decode()
-    except httpx.InvalidURL:
-        return False
-    written = url.partition("://")[2][len(urlsplit(url).netloc) :]
-    return sent == (written if written.startswith("/") else "/" + written)
+_BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+#: A header field that can be sent.
+_FIELD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+: (?! )[\x20-\x7e]*")
 
 
 class Runtime(Protocol):
@@ -191,68 +108,131 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("an operation of the blocking client tried to suspend")
 
 
-class _Incoming:
-    """A reply as it arrives: into the sink if it is a result, else into memory, up to a cap."""
+# ---- what is written down
 
-    def __init__(self, request: Request, response: httpx.Response, request_id: str) -> None:
-        self._request = request
-        self._response = response
-        self._id = request_id
-        self._kept = bytearray()
-        self._received = 0
-        self._pour = request.sink is not None and response.is_success
-        self._encoded = response.headers.get("content-encoding", "identity").lower() != "identity"
-        if response.is_success:
-            self._check_framing()
 
-    def _check_framing(self) -> None:
-        headers = self._response.headers
-        if self._encoded:
-            raise self._unexpected(
-                f"the answer is {headers['content-encoding']}-encoded although that was not asked for"
-            )
-        if self._pour and self._response.status_code != httpx.codes.OK:
-            raise self._unexpected(f"HTTP {self._response.status_code} is no whole result")
-        if self._pour and "content-length" not in headers and "transfer-encoding" not in headers:
-            raise self._unexpected("the result has no length, so a cut one could not be told from a whole one")
+def address(access: Access, request: Request) -> str:
+    """Give the whole URL of a request; see `Access.address`.
 
-    def _unexpected(self, what: str) -> errors.UnexpectedReply:
-        return errors.UnexpectedReply(f"{self._request.operation}, {self._request.subject}: {what}")
+    Raises:
+        UnexpectedReply: Also where httpx would rewrite a presigned URL, so that its signature no longer fits,
+            or where it names an address that no object store may have.
+    """
+    url = access.address(request)
+    if isinstance(request.target, SecretUrl):
+        if not _kept_as_is(url):
+            raise refused(request, "is refused")
+        found = literal(httpx.URL(url).host)
+        if found is not None:
+            _check_peer(access, request, found)
+    return url
 
-    def take(self, piece: bytes) -> bool:
-        """Keep a piece; False when no more is wanted."""
-        self._received += len(piece)
-        if self._pour and self._request.sink is not None:
-            self._request.sink.write(piece)
-            return True
-        self._kept += piece
-        if self._response.is_success and len(self._kept) > LARGEST_ANSWER:
-            raise self._unexpected(f"the answer has more than {LARGEST_ANSWER} bytes")
-        return self._response.is_success or len(self._kept) <= LARGEST_REFUSAL
 
-    def reply(self) -> Reply:
-        """Give the reply, once all of it has come.
+def _kept_as_is(url: str) -> bool:
+    """Say whether httpx sends path and query as they are."""
+    try:
+        sent = httpx.URL(url).raw_path.decode()
+    except httpx.InvalidURL:
+        return False
+    written = url.partition("://")[2][len(urlsplit(url).netloc) :]
+    return sent == (written if written.startswith("/") else "/" + written)
 
-        Raises:
-            TransportFailed: A result has not the length that was announced beside its chunks.
-        """
-        headers = {name.lower(): value for name, value in self._response.headers.items()}
-        announced = headers.get("content-length", str(self._received))
-        if self._pour and announced != str(self._received):
-            raise errors.TransportFailed(
-                f"{self._request.operation}, {self._request.subject}: {self._received} of {announced} bytes came"
-            )
-        content = b"" if self._encoded else bytes(self._kept)  # an error page that we cannot read says nothing
-        return Reply(self._response.status_code, headers, content, self._received, self._id)
+
+def _check_peer(access: Access, request: Request, found: Any) -> None:
+    """Refuse a presigned URL that would lead us where only we can reach, or to a cloud's own credentials."""
+    if is_never_store(found) or (is_internal(found) and not _is_inside(access.host)):
+        raise refused(request, f"leads to {found}, which is no place for an object store; refused")
+
+
+def _is_inside(host: str) -> bool:
+    """Say whether the service itself is at an address that cannot be reached from everywhere."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(is_internal(peer(str(at[4][0]))) for at in found)
+
+
+def _arguments(access: Access, request: Request, own: Mapping[str, str], request_id: str) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": address(access, request),
+        "headers": _fields(request, own, request_id),
+        "json": request.json,
+        "timeout": _timeout(access, request),
+    }
+
+
+def _fields(request: Request, own: Mapping[str, str], request_id: str) -> httpx.Headers:
+    """Give a request's header fields; credentials and our own names go to the service only."""
+    fields = {"User-Agent": f"airflow-tds/{__version__} httpx/{httpx.__version__}", "Accept-Encoding": "identity"}
+    if isinstance(request.target, str):
+        fields |= {"Accept": "application/json", "X-Request-Id": request_id, **own}
+    found = httpx.Headers()
+    for name, value in (*fields.items(), *request.headers.items()):
+        if not _FIELD.fullmatch(f"{name}: {value}"):
+            raise errors.ValidationFailed(f"{request.operation}, {request.subject}: header {name!r} cannot be sent")
+        found[name] = value
+    if request.body is not None and request.body.length is not None:
+        found["Content-Length"] = str(request.body.length)
+    return found
+
+
+def _timeout(access: Access, request: Request) -> httpx.Timeout:
+    """Give the socket's patience: no single step takes longer than the whole request may."""
+    times = access.timeouts
+    uploads = isinstance(request.target, SecretUrl) and request.body is not None
+    steps = {"connect": times.connect, "read": times.commit if uploads else times.read, "write": times.write}
+    limit = float("inf") if request.limit is None else request.limit
+    return httpx.Timeout(**{step: min(seconds, limit) for step, seconds in steps.items()}, pool=times.connect)
+
+
+# ---- what goes wrong
+
+
+def _failure(request: Request, error: Exception) -> errors.TransportFailed:
+    """Say what httpx's exception means for the request: whether it can have reached the service.
+
+    Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
+    """
+    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL))
+    text = f"{request.operation}, {request.subject}: {type(error).__name__}"
+    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError)
+    detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
+    distrust = _distrust(error, in_handshake=unsent)
+    if distrust is not None:
+        return errors.TlsFailed(f"{text}: {distrust}", outcome="not_sent")
+    return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
+
+
+def _distrust(error: BaseException | None, *, in_handshake: bool) -> str | None:
+    """Say what one side does not like of the other; None when it is another matter.
+
+    With TLS 1.3 a server may refuse our certificate after the handshake: it shows on the first read.
+    """
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+        return None
+    reason = str(getattr(error, "reason", None) or "")
+    if not in_handshake and not re.search("CERTIFICATE|UNKNOWN_CA", reason):
+        return None
+    return str(error)
 
 
 class _Guard:
     """Whether a request may go on: it is neither told to stop nor late."""
 
-    def __init__(self, request: Request, check_stop: Callable[[], None]) -> None:
+    def __init__(self, request: Request, check_stop: Callable[[], None], read: float) -> None:
         self._request = request
         self._check_stop = check_stop
+        self._read = read
         self._ends = None if request.limit is None else time.monotonic() + request.limit
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for the next bytes: what is left of the whole request's time, at most a read's."""
+        return self._read if self._ends is None else min(self._read, max(0.001, self._ends - time.monotonic()))
 
     def check(self) -> None:
         self._check_stop()
@@ -260,6 +240,9 @@ class _Guard:
             raise errors.TransportFailed(
                 f"{self._request.operation}, {self._request.subject}: not done within {self._request.limit:.0f} s"
             )
+
+
+# ---- what leaves
 
 
 class _Outgoing:
@@ -290,117 +273,363 @@ class _Outgoing:
         if held:
             yield held
 
-    async def apieces(self) -> AsyncGenerator[bytes, None]:
-        """Give the pieces without blocking the loop: each is read in a thread."""
-        source, lock = self.pieces(), threading.Lock()
-        try:
-            while (piece := await asyncio.to_thread(_locked, lock, next, source, None)) is not None:
-                yield piece
-        finally:  # the lock: cancelled, the thread may still be reading
-            await asyncio.to_thread(_locked, lock, source.close)
-
     def _changed(self, what: str) -> errors.ValidationFailed:
         return errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
 
 
-def _outgoing(body: Body, guard: _Guard) -> _Outgoing:
+def _outgoing(body: Body, guard: _Guard, meter: Meter) -> Pieces:
     """Make a payload ready to leave; one of no bytes is whole as soon as it is announced, so it is looked at first."""
     outgoing = _Outgoing(body, guard)
     if body.length == 0:
         next(outgoing.pieces(), None)
-    return outgoing
+    return _metered(outgoing.pieces(), meter)
 
 
-def _locked(lock: threading.Lock, call: Callable[..., Any], *args: Any) -> Any:
-    with lock:
-        return call(*args)
+def _metered(pieces: Pieces, meter: Meter) -> Pieces:
+    with closing(pieces):
+        for piece in pieces:
+            meter.resume()  # the time that the source took is not the network's
+            yield piece
+            meter.count(len(piece))
+    meter.end()
 
 
-def _failure(request: Request, error: Exception) -> errors.TransportFailed:
-    """Say what httpx's exception means for the request: whether it can have reached the service.
+# ---- what comes
 
-    Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
+
+class _Incoming:
+    """A reply as it arrives: into the sink if it is a result, else into memory, up to a cap."""
+
+    def __init__(self, request: Request, response: httpx.Response, request_id: str) -> None:
+        self._request = request
+        self._response = response
+        self._id = request_id
+        self._kept = bytearray()
+        self._received = 0
+        self._headers = {name.lower(): value for name, value in response.headers.items()}
+        self._encoded = self._headers.get("content-encoding", "identity").lower() != "identity"
+        self.pours = request.sink is not None and response.is_success
+        if response.is_success:
+            self._check_framing()
+        if self.pours:
+            self._begin()
+
+    def _check_framing(self) -> None:
+        if self._encoded:
+            raise self._unexpected(
+                f"the answer is {self._headers['content-encoding']}-encoded although that was not asked for"
+            )
+        if self.pours and "content-length" not in self._headers and "transfer-encoding" not in self._headers:
+            raise self._unexpected("the result has no length, so a cut one could not be told from a whole one")
+
+    def _begin(self) -> None:
+        """Take the head of a result: all of it, or the rest that was asked for."""
+        sink, status = self._sink, self._response.status_code
+        if status == httpx.codes.OK:
+            sink.begin_whole(self._headers)
+        elif status != httpx.codes.PARTIAL_CONTENT or not sink.resumable:
+            raise self._unexpected(f"HTTP {status} is no whole result")
+        elif not sink.continues(self._headers):
+            sink.restart()
+            raise errors.TransportFailed(f"{self._name}: another part came than the one that was asked for")
+
+    @property
+    def _sink(self) -> Any:
+        return self._request.sink
+
+    @property
+    def _name(self) -> str:
+        return f"{self._request.operation}, {self._request.subject}"
+
+    def _unexpected(self, what: str) -> errors.UnexpectedReply:
+        return errors.UnexpectedReply(f"{self._name}: {what}")
+
+    def take(self, piece: Any) -> bool:
+        """Keep a piece; False when no more is wanted."""
+        self._received += len(piece)
+        if self.pours:
+            self._sink.write(piece)
+            return True
+        self._kept += piece
+        if self._response.is_success and len(self._kept) > LARGEST_ANSWER:
+            raise self._unexpected(f"the answer has more than {LARGEST_ANSWER} bytes")
+        return self._response.is_success or len(self._kept) <= LARGEST_REFUSAL
+
+    def left(self) -> int | None:
+        """Bytes that are still to come; None when the answer does not tell."""
+        length = self._headers.get("content-length", "")
+        plain = length.isdecimal() and "transfer-encoding" not in self._headers
+        return int(length) - self._received if plain else None
+
+    def reply(self) -> Reply:
+        """Give the reply, once all of it has come.
+
+        Raises:
+            TransportFailed: A result has not the length that was announced.
+        """
+        announced = self._headers.get("content-length", str(self._received))
+        if self.pours and announced != str(self._received):
+            raise errors.TransportFailed(f"{self._name}: {self._received} of {announced} bytes came")
+        if self.pours and self._sink.total not in (None, self._sink.received):
+            raise errors.TransportFailed(f"{self._name}: {self._sink.received} of {self._sink.total} bytes came")
+        content = b"" if self._encoded else bytes(self._kept)  # an error page that we cannot read says nothing
+        return Reply(self._response.status_code, self._headers, content, self._received, self._id)
+
+
+def _arriving(response: httpx.Response, incoming: _Incoming, guard: _Guard) -> Iterator[Any]:
+    """Give what arrives: through httpx, and the bulk of a large result from the socket itself.
+
+    The first piece is all that httpx has read so far; the connection is not used again afterwards.
     """
-    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL))
-    text = f"{request.operation}, {request.subject}: {type(error).__name__}"
-    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError)
-    detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
-    return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
+    raw = response.iter_raw()
+    first = next(raw, b"")
+    if first:
+        yield first
+    left = incoming.left() if incoming.pours else None
+    wire = _socket(response) if left is not None and left >= DIRECT_FROM else None
+    if wire is None or left is None:
+        yield from raw
+    else:
+        yield from _from_socket(wire, left, guard)
 
 
-_BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+def _socket(response: httpx.Response) -> socket.socket | None:
+    """Give the socket that a response can be read from; None where it carries TLS within TLS, as to a TLS proxy."""
+    stream = response.extensions["network_stream"]
+    wire, inner = stream.get_extra_info("socket"), stream.get_extra_info("ssl_object")
+    expected = ssl.SSLSocket if response.url.scheme == "https" else socket.socket
+    return wire if isinstance(wire, expected) and not isinstance(inner, ssl.SSLObject) else None
 
 
-def _arguments(access: Access, request: Request, request_id: str) -> dict[str, Any]:
-    return {
-        "method": request.method,
-        "url": access.address(request),
-        "headers": access.headers(request, request_id),
-        "json": request.json,
-        "timeout": _timeout(request),
-    }
+def _from_socket(wire: socket.socket, left: int, guard: _Guard) -> Iterator[memoryview]:
+    """Read into one buffer, and give views of it: each is good until the next one is asked for."""
+    view, have = memoryview(bytearray(DIRECT_PIECE)), 0
+    while left:
+        wire.settimeout(guard.patience)
+        due = time.monotonic() + DIRECT_SECONDS
+        while left and have < DIRECT_PIECE and (not have or time.monotonic() < due):
+            size = _received(wire, view[have:], left)
+            have, left = have + size, left - size
+        yield view[:have]
+        have = 0
 
 
-def _timeout(request: Request) -> httpx.Timeout:
-    """Give the socket's patience: no single step takes longer than the whole request may."""
-    usual = TRANSFER_TIMEOUT if isinstance(request.target, SecretUrl) else CALL_TIMEOUT
-    limit = float("inf") if request.limit is None else request.limit
-    return httpx.Timeout(**{step: min(seconds, limit) for step, seconds in usual.items()})
+def _received(wire: socket.socket, free: memoryview, left: int) -> int:
+    try:
+        size = wire.recv_into(free, min(left, len(free)))
+    except TimeoutError:
+        raise httpx.ReadTimeout("") from None
+    except OSError as error:  # ssl.SSLError among them
+        raise httpx.ReadError(type(error).__name__) from None
+    if not size:
+        raise httpx.RemoteProtocolError("closed before the end")
+    return size
 
 
-class _Clients(Generic[C]):
-    """The two clients of a runtime: one with credentials for the service, one without for the object store."""
+# ---- one exchange
 
-    _make: Callable[..., C]
 
-    def __init__(self, access: Access) -> None:
-        access.check()
+class _Reached:
+    """Watches one exchange's connection through httpx's `trace`: whom it reached, and how to break it off.
+
+    A store's address is checked once a connection is made and before anything is sent over it, so that a name
+    cannot point elsewhere between the check and its use. Of what lies behind a proxy, only the name is known.
+    """
+
+    def __init__(self, access: Access, request: Request, check_stop: Callable[[], None]) -> None:
+        self.check_stop = check_stop
         self._access = access
+        self._request = request
+        self._direct = False
+        self._stream: Any = None
 
-    @cached_property
-    def _context(self) -> ssl.SSLContext:
-        return self._access.ssl_context()
+    def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith("connect_tcp.started"):
+            self._direct = info["host"] == httpx.URL(self._access.address(self._request)).raw_host.decode()
+        elif event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._stream = info["return_value"]
+            try:
+                self._check()
+            except errors.TableServiceError:
+                self._stream.close()
+                raise
 
-    @cached_property
-    def _service(self) -> C:
-        return self._make(verify=self._context)
+    def _check(self) -> None:
+        self.check_stop()
+        if self._direct and isinstance(self._request.target, SecretUrl):
+            _check_peer(self._access, self._request, peer(str(self._stream.get_extra_info("server_addr")[0])))
 
-    @cached_property
-    def _storage(self) -> C:
-        return self._make(verify=self._context)
-
-    def _client(self, request: Request) -> C:
-        if not isinstance(request.target, SecretUrl):
-            return self._service
-        self._storage.cookies.clear()  # what one store sets is nothing to another
-        return self._storage
-
-    def _opened(self) -> Iterator[C]:
-        """Give up what was opened; a runtime that sent nothing has opened nothing."""
-        for name in ("_service", "_storage"):
-            if name in self.__dict__:
-                yield self.__dict__.pop(name)
-
-    def now(self) -> float:
-        """Give the time, POSIX seconds."""
-        return time.time()
+    def break_off(self) -> None:
+        """Wake whoever reads from the connection or writes to it, from another thread."""
+        wire = self._stream.get_extra_info("socket") if self._stream is not None else None
+        with suppress(OSError):  # it may have ended by itself
+            if wire is not None:
+                socket.socket.shutdown(wire, socket.SHUT_RDWR)
 
 
-class BlockingRuntime(_Clients[httpx.Client]):
+_ours = contextvars.ContextVar("ours", default=False)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Cut what httpx and httpcore log during our requests: a presigned URL's query is its key."""
+    if _ours.get():
+        record.msg, record.args = re.sub(r"\?[^\s'\"]+", "?<redacted>", record.getMessage()), ()
+    return True
+
+
+for _logger in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy"):
+    logging.getLogger(_logger).addFilter(_without_query)
+
+
+@contextmanager
+def _redacted() -> Iterator[None]:
+    token = _ours.set(True)
+    try:
+        yield
+    finally:
+        _ours.reset(token)
+
+
+class _Connections:
+    """The connections that block: one client with credentials for the service, one without for the object store.
+
+    Args:
+        access: The service.
+        report: Told how far a transfer is; None for nobody.
+        kept: Idle connections that are kept for the next request.
+    """
+
+    def __init__(self, access: Access, report: Report | None, kept: int) -> None:
+        self._access = access
+        self._report = report
+        self._limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept)
+        self._lock = threading.Lock()
+        self._open: dict[bool, httpx.Client] = {}
+
+    def exchange(self, request: Request, own: Mapping[str, str], reached: _Reached) -> Reply:
+        """Send a request and take its reply, in this thread.
+
+        Args:
+            request: What to send.
+            own: The credentials' header fields.
+            reached: Watches the connection.
+        """
+        guard = _Guard(request, reached.check_stop, self._access.timeouts.read)
+        request_id = uuid.uuid4().hex
+        body = closing(_outgoing(request.body, guard, self._meter(request))) if request.body else nullcontext()
+        try:
+            arguments = _arguments(self._access, request, own, request_id) | {"extensions": {"trace": reached}}
+            with _redacted(), body as content, self._client(request).stream(content=content, **arguments) as response:
+                incoming = _Incoming(request, response, request_id)
+                self._pour(incoming, _arriving(response, incoming, guard), request, guard)
+                return incoming.reply()
+        except _BROKEN as error:
+            failed = _failure(request, error)
+        raise failed
+
+    def _pour(self, incoming: _Incoming, pieces: Iterator[Any], request: Request, guard: _Guard) -> None:
+        meter = self._meter(request) if incoming.pours else None
+        for piece in pieces:
+            guard.check()
+            if meter is not None:
+                meter.count(len(piece))
+            if not incoming.take(piece):
+                return
+            if meter is not None:
+                meter.resume()  # the time that the sink took is not the network's
+        if meter is not None:
+            meter.end()
+
+    def _meter(self, request: Request) -> Meter:
+        sink, body = request.sink, request.body
+        return Meter(
+            request.operation,
+            request.subject,
+            done=sink.received if sink else 0,
+            total=sink.total if sink else body.length if body else None,
+            minimum_rate=self._access.timeouts.minimum_rate,
+            report=self._report if isinstance(request.target, SecretUrl) else None,
+        )
+
+    def _client(self, request: Request) -> httpx.Client:
+        stores = isinstance(request.target, SecretUrl)
+        with self._lock:
+            if stores not in self._open:
+                self._open[stores] = httpx.Client(limits=self._limits, **_options(self._access, stores=stores))
+            return self._open[stores]
+
+    def close(self) -> None:
+        """Close them; the next request opens them again."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def _options(access: Access, *, stores: bool) -> dict[str, Any]:
+    """Say how a client checks the other side and which proxy it takes; of a store it keeps no cookie."""
+    proxy = access.storage_proxy or access.proxy if stores else access.proxy
+    named = None if proxy in (None, NO_PROXY) else proxy
+    options = {
+        "verify": access.storage_context() if stores else access.ssl_context(),
+        "proxy": named,
+        "trust_env": proxy is None,  # the environment's proxies; httpx takes no password from netrc by itself
+    }
+    return options | ({"cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[]))} if stores else {})
+
+
+# ---- who may come in
+
+Exchange = Callable[[Request, Mapping[str, str]], Awaitable[Reply]]
+
+
+async def _let_in(
+    access: Access, request: Request, exchange: Exchange, turn: AbstractAsyncContextManager[Any]
+) -> Reply:
+    """Send a request with credentials if it goes to the service; a 401 is answered once, with renewed ones."""
+    if not isinstance(request.target, str) or access.credentials is None:
+        return await exchange(request, {})
+    own = await _credentials(access.credentials, exchange, turn)
+    reply = await exchange(request, own)
+    again = request.body is None or request.body.replayable
+    if reply.status != httpx.codes.UNAUTHORIZED or not again or not access.credentials.drop(own):
+        return reply
+    return await exchange(request, await _credentials(access.credentials, exchange, turn))
+
+
+async def _credentials(
+    credentials: Credentials, exchange: Exchange, turn: AbstractAsyncContextManager[Any]
+) -> Mapping[str, str]:
+    """Give the header fields, renewed if need be; what fails here left nothing at the service."""
+    async with turn:
+        renewal = credentials.renewal(time.time())
+        if renewal is not None:
+            try:
+                reply = await exchange(renewal, {})
+            except errors.TransportFailed as failed:
+                failed.outcome = "not_sent"
+                raise
+            credentials.renew(reply, time.time())
+    return credentials.fields()
+
+
+# ---- the runtimes
+
+
+class BlockingRuntime:
     """The outside world for a thread that may wait.
 
     Args:
         access: The service.
+        report: Told how far a transfer is; None for nobody.
 
     Attributes:
         stopping: Set from a signal handler to end the work before its next request or piece.
     """
 
-    _make = httpx.Client
-
-    def __init__(self, access: Access) -> None:
-        super().__init__(access)
+    def __init__(self, access: Access, report: Report | None = None) -> None:
+        access.check()
         self.stopping = False
+        self._access = access
+        self._connections = _Connections(access, report, kept=20)
 
     def check_stop(self) -> None:
         """Raise `Stopped` if the work was told to stop."""
@@ -410,21 +639,10 @@ class BlockingRuntime(_Clients[httpx.Client]):
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""
         self.check_stop()
-        guard = _Guard(request, self.check_stop)
-        request_id = uuid.uuid4().hex
-        body = closing(_outgoing(request.body, guard).pieces()) if request.body else nullcontext()
-        try:
-            arguments = _arguments(self._access, request, request_id)
-            with body as content, self._client(request).stream(content=content, **arguments) as response:
-                incoming = _Incoming(request, response, request_id)
-                for piece in response.iter_raw():
-                    guard.check()
-                    if not incoming.take(piece):
-                        break
-                return incoming.reply()
-        except _BROKEN as error:
-            failed = _failure(request, error)
-        raise failed
+        return await _let_in(self._access, request, self._exchange, nullcontext())
+
+    async def _exchange(self, request: Request, own: Mapping[str, str]) -> Reply:
+        return self._connections.exchange(request, own, _Reached(self._access, request, self.check_stop))
 
     async def pause(self, seconds: float) -> None:
         """Wait in slices, so that a stop is seen soon."""
@@ -434,55 +652,99 @@ class BlockingRuntime(_Clients[httpx.Client]):
             time.sleep(min(left, STOP_SLICE))  # noqa: ASYNC251  # this runtime blocks: that is its purpose
             self.check_stop()
 
+    def now(self) -> float:
+        """Give the time, POSIX seconds."""
+        return time.time()
+
     def close(self) -> None:
         """Close the connections."""
-        for client in self._opened():
-            client.close()
+        self._connections.close()
 
 
-class AsyncRuntime(_Clients[httpx.AsyncClient]):
-    """The outside world for a coroutine: the same, over asyncio. Files are read and written in threads.
+class AsyncRuntime:
+    """The outside world for a coroutine: the same, over asyncio.
+
+    What has a payload or a sink goes through threads: bytes cost asyncio two to three times as much.
 
     Args:
         access: The service.
+        report: Told how far a transfer is, in the thread that transfers; None for nobody.
     """
 
-    # httpcore's pool loses a place for good when a request is cancelled while it connects: it gets no bound to
-    # run out of, and the bound is kept here.
-    _make = partial(httpx.AsyncClient, limits=httpx.Limits(max_connections=None, max_keepalive_connections=20))
-
-    def __init__(self, access: Access) -> None:
-        super().__init__(access)
+    def __init__(self, access: Access, report: Report | None = None) -> None:
+        access.check()
+        self._access = access
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        # None is kept: a transfer that is cancelled must be seen to connect, or it could not be broken off.
+        self._connections = _Connections(access, report, kept=0)
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(TRANSFERS_AT_ONCE, thread_name_prefix="tds-transfer")
+
+    @cached_property
+    def _client(self) -> httpx.AsyncClient:
+        # httpcore's pool loses a place for good when a request is cancelled while it connects: it gets no bound to
+        # run out of, and the bound is kept here.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        return httpx.AsyncClient(limits=limits, **_options(self._access, stores=False))
 
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""
-        if "_context" not in self.__dict__:
-            await asyncio.to_thread(lambda: self._context)  # 20 ms of the loop otherwise
-        guard = _Guard(request, _go_on)
+        return await _let_in(self._access, request, self._exchange, self._access.renewing)
+
+    async def _exchange(self, request: Request, own: Mapping[str, str]) -> Reply:
+        if request.body is not None or request.sink is not None:
+            return await self._in_thread(request, own)
+        if "_client" not in self.__dict__:
+            await asyncio.to_thread(lambda: self._client)  # reading certificates takes 20 ms of the loop otherwise
+        guard = _Guard(request, _go_on, self._access.timeouts.read)
         request_id = uuid.uuid4().hex
-        body = aclosing(_outgoing(request.body, guard).apieces()) if request.body else nullcontext()
         try:
-            arguments = _arguments(self._access, request, request_id)
-            exchange = self._client(request).stream
-            async with self._turns, body as content, exchange(content=content, **arguments) as response:
-                incoming = _Incoming(request, response, request_id)
-                async for piece in response.aiter_raw():
-                    guard.check()
-                    if not await _take(incoming, piece, to_file=request.sink is not None):
-                        break
-                return incoming.reply()
+            arguments = _arguments(self._access, request, own, request_id)
+            with _redacted():
+                async with self._turns, self._client.stream(**arguments) as response:
+                    return await _taken(request, response, guard, request_id)
         except _BROKEN as error:
             failed = _failure(request, error)
         raise failed
+
+    async def _in_thread(self, request: Request, own: Mapping[str, str]) -> Reply:
+        """Send a request from a thread; cancelled, it is broken off, and neither source nor sink is in use any more."""
+        told = threading.Event()
+
+        def check_stop() -> None:
+            if told.is_set():
+                raise errors.Stopped(f"{request.operation}, {request.subject}: cancelled")
+
+        reached = _Reached(self._access, request, check_stop)
+        context = contextvars.copy_context()
+        job = self._threads.submit(context.run, self._connections.exchange, request, own, reached)
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            told.set()
+            if not job.cancel():
+                reached.break_off()
+                await asyncio.wait([done])
+            raise
 
     async def pause(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
 
+    def now(self) -> float:
+        """Give the time, POSIX seconds."""
+        return time.time()
+
     async def close(self) -> None:
         """Close the connections."""
-        for client in self._opened():
+        self._connections.close()
+        threads, client = self.__dict__.pop("_threads", None), self.__dict__.pop("_client", None)
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)
+        if client is not None:
             await client.aclose()
 
 
@@ -490,13 +752,20 @@ def _go_on() -> None:
     """Asyncio work is stopped by cancelling it; there is no flag to look at."""
 
 
-async def _take(incoming: _Incoming, piece: bytes, *, to_file: bool) -> bool:
-    return await asyncio.to_thread(incoming.take, piece) if to_file else incoming.take(piece)
+async def _taken(request: Request, response: httpx.Response, guard: _Guard, request_id: str) -> Reply:
+    incoming = _Incoming(request, response, request_id)
+    async for piece in response.aiter_raw():
+        guard.check()
+        if not incoming.take(piece):
+            break
+    return incoming.reply()
 
 
-def _proxy(base_url: str) -> str | None:
-    """Find the proxy that the environment names for an address; a client looks for itself, a transport does not."""
-    parts = urlsplit(base_url)
+def _proxy(access: Access) -> str | None:
+    """Find the proxy to the service; a client looks into the environment for itself, a transport does not."""
+    if access.proxy is not None:
+        return None if access.proxy == NO_PROXY else access.proxy
+    parts = urlsplit(access.base_url)
     if proxy_bypass(parts.netloc):
         return None
     proxies = getproxies()
@@ -511,14 +780,14 @@ class Lane:
     a transport with a single connection does neither.
 
     Args:
-        access: The service.
+        access: The service; one for all lanes of an event loop, so that they renew credentials once.
         context: What checks the other side, built once for all lanes.
     """
 
     def __init__(self, access: Access, context: ssl.SSLContext) -> None:
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0)
         self._access = access
-        self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one, proxy=_proxy(access.base_url))
+        self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one, proxy=_proxy(access))
 
     async def read(self, request: Request) -> Reply:
         """Send a GET and give its reply.
@@ -527,19 +796,21 @@ class Lane:
             TransportFailed: No complete answer came.
             ValidationFailed: The request would change something.
         """
-        if request.method != "GET" or isinstance(request.target, SecretUrl):
+        if request.method != "GET" or not isinstance(request.target, str):
             raise errors.ValidationFailed(f"{request.operation}: a lane only reads from the service")
+        return await _let_in(self._access, request, self._exchange, self._access.renewing)
+
+    async def _exchange(self, request: Request, own: Mapping[str, str]) -> Reply:
+        guard = _Guard(request, _go_on, self._access.timeouts.read)
         request_id = uuid.uuid4().hex
+        content = b"".join(request.body.open()) if request.body else None  # of a token's request: a few words
         try:
-            arguments = _arguments(self._access, request, request_id)
+            arguments = _arguments(self._access, request, own, request_id) | {"content": content}
             timeout = {"timeout": arguments.pop("timeout").as_dict()}
-            response = await self._transport.handle_async_request(httpx.Request(**arguments, extensions=timeout))
-            async with aclosing(response):
-                incoming = _Incoming(request, response, request_id)
-                async for piece in response.aiter_raw():
-                    if not incoming.take(piece):
-                        break
-                return incoming.reply()
+            with _redacted():
+                response = await self._transport.handle_async_request(httpx.Request(**arguments, extensions=timeout))
+                async with aclosing(response):
+                    return await _taken(request, response, guard, request_id)
         except _BROKEN as error:
             failed = _failure(request, error)
         raise failed

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, BinaryIO, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import from_json
 
 from airflow_tds.client import errors
+from airflow_tds.client.downloads import Download
 from airflow_tds.client.messages import Repeat, Reply, Request, SecretUrl
 from airflow_tds.client.models import (
     CrossQueryRequest,
@@ -326,9 +327,9 @@ class Wire(BaseModel):
         subject = f"table {query.table_id}"
         return Request("submit_cross_query", subject, route.method, route.fill(), route.repeat, json=body)
 
-    def download_request(self, job_id: str, url: SecretUrl, sink: BinaryIO) -> Request:
-        """Fetch a result from the object store, without credentials."""
-        headers = {"Accept-Encoding": "identity"}  # what is stored is what is kept; no decoder, no bomb
+    def download_request(self, job_id: str, url: SecretUrl, sink: Download) -> Request:
+        """Fetch a result, or the rest of one, from the object store, without credentials."""
+        headers = {"Accept-Encoding": "identity", **sink.fields()}  # as it is stored; no decoder, no bomb
         return Request("download", f"job {job_id}", "GET", url, headers=headers, sink=sink)
 
     def _to_table(self, operation: str, table_id: str, body: Any = None) -> Request:

@@ -9,7 +9,9 @@ import pytest
 from scripted import Run, Step, answer
 
 from airflow_tds.client import errors
+from airflow_tds.client.access import Timeouts
 from airflow_tds.client.calls import backoff, may_repeat
+from airflow_tds.client.downloads import Download
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.payloads import CHUNK, Body, body_of
@@ -242,7 +244,7 @@ def test_a_route_says_whether_its_request_may_be_repeated(
 def test_a_request_whose_body_is_gone_or_whose_sink_is_dirty_is_not_repeated(tmp_path: Path) -> None:
     once = Request("put", "j", "PUT", SecretUrl(URL), "always", body=body_of([b"x"]))
     with (tmp_path / "x").open("wb") as sink:
-        poured = Request("download", "j", "GET", SecretUrl(URL), "always", sink=sink)
+        poured = Request("download", "j", "GET", SecretUrl(URL), "always", sink=Download(sink))
 
     assert not may_repeat(once, UNSENT)
     assert not may_repeat(poured, UNSENT)
@@ -316,7 +318,7 @@ def test_a_store_that_refuses_even_a_length_is_an_error(scripted: Any, run: Run)
 
 
 def test_a_body_made_elsewhere_is_sent_as_it_is(scripted: Any, run: Run) -> None:
-    runtime, client = scripted(STORED, transfer_timeout=7.0)
+    runtime, client = scripted(STORED, timeouts=Timeouts(transfer=7.0))
     body = Body(body_of(b"abc").open, 3, replayable=False)
 
     run(client.send_data(Initiation("j1", SecretUrl(URL)), body))

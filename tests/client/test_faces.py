@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import AsyncTableClient, Operations, TableClient
 from airflow_tds.client.runtime import finish
 from airflow_tds.local import Service
@@ -67,7 +68,8 @@ def test_the_faces_are_made_alike() -> None:
 
 
 def test_both_faces_show_their_settings() -> None:
-    for client in (TableClient("http://x", transfer_timeout=7.0), AsyncTableClient("http://x", transfer_timeout=7.0)):
+    timeouts = Timeouts(transfer=7.0)
+    for client in (TableClient("http://x", timeouts=timeouts), AsyncTableClient("http://x", timeouts=timeouts)):
         assert client.transfer_timeout == 7.0
         assert client.wire.info.path == "/tables/{table_id}/data/info"
 

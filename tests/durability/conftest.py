@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.payloads import body_of
@@ -118,7 +119,9 @@ class World:
 
     def client(self, at: Point = nothing_happens) -> TableClient:
         wire = Wire(no_data_statuses=self.no_data)
-        client = TableClient(self.service.url, token=self.service.token, wire=wire, transfer_timeout=TRANSFER)
+        client = TableClient(
+            self.service.url, token=self.service.token, wire=wire, timeouts=Timeouts(transfer=TRANSFER)
+        )
         runtime = client._runtime
         send = runtime.send
 

@@ -18,6 +18,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
     requests, rights    what callers send, read strictly; what each may do
+    faults              what goes wrong on purpose
     connection          an Airflow connection to a service, ready to paste
     app, service        HTTP, and the whole as an object that starts and stops
 """

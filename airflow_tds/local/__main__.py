@@ -72,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         "--job-delay", type=float, default=0.0, metavar="SECONDS", help="from a job's data to its start (%(default)s)"
     )
     parser.add_argument(
+        "--job-reads", type=int, default=0, metavar="N", help="reads of a job's status before it starts (%(default)s)"
+    )
+    parser.add_argument(
         "--result-lifetime", type=float, default=86_400.0, metavar="SECONDS", help="of query results (%(default)s)"
     )
     parser.add_argument("--base-path", default="", help="what stands before every path, such as /api/v1")
@@ -104,6 +107,7 @@ def _service(options: argparse.Namespace) -> Service:
         port=options.port,
         base_path=options.base_path,
         job_delay=options.job_delay,
+        job_reads=options.job_reads,
         result_lifetime=options.result_lifetime,
         chunked=not options.refuse_chunked,
     )

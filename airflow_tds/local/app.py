@@ -29,12 +29,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from airflow_tds.client import errors
 from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.wire import Wire
+from airflow_tds.local.faults import Faults, FaultyRoute
 from airflow_tds.local.filters import matching, parse_simple
 from airflow_tds.local.pages import Pages
 from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Kind
-from airflow_tds.local.requests import DeleteBody, TableBody, WriteBody, asked_page, body_of, id_of, names_snapshot
+from airflow_tds.local.requests import (
+    DeleteBody,
+    FaultBody,
+    TableBody,
+    WriteBody,
+    asked_page,
+    body_of,
+    id_of,
+    names_snapshot,
+)
 from airflow_tds.local.rights import Rights
 from airflow_tds.local.storage import PATHS, Storage
 from airflow_tds.local.store import Store
@@ -65,7 +75,7 @@ class RequestRecord:
             name; empty where no route matched.
         method: HTTP method.
         path: Path without its query, which may hold a signature.
-        status: HTTP status of the answer.
+        status: HTTP status of the answer; 0 where the connection ended without one.
         headers: Header fields of the request, names in lower case; of credentials only the scheme.
     """
 
@@ -85,24 +95,29 @@ class Settings:
         wire: Which routes it serves.
         base_path: What stands before every path, such as `/api/v1`; empty for nothing.
         upload_url_lifetime: Seconds for which a payload may be sent, and a result be fetched.
+        job_reads: How often a job's status is read before it starts.
     """
 
     tokens: Mapping[str, Rights]
     wire: Wire
     base_path: str
     upload_url_lifetime: float
+    job_reads: int = 0
 
 
-def build_app(store: Store, storage: Storage, settings: Settings, requests: deque[RequestRecord]) -> ASGIApp:
+def build_app(
+    store: Store, storage: Storage, settings: Settings, faults: Faults, requests: deque[RequestRecord]
+) -> ASGIApp:
     """Give the ASGI application.
 
     Args:
         store: What it serves.
         storage: The object store behind presigned URLs.
         settings: See there.
+        faults: What is to go wrong.
         requests: Where it notes each request.
     """
-    api = _Api(store, storage, settings, requests)
+    api = _Api(store, storage, settings, faults, requests)
     wire, base = settings.wire, settings.base_path
     operations: dict[str, Endpoint] = {
         "info": api.info,
@@ -118,14 +133,17 @@ def build_app(store: Store, storage: Storage, settings: Settings, requests: dequ
         "poll_query": api.poll_query,
     }
     routes = [
-        _route(name, getattr(wire, name).method, base + getattr(wire, name).path, api.guarded(call))
+        _faulty(name, getattr(wire, name).method, base + getattr(wire, name).path, api.guarded(call), faults)
         for name, call in operations.items()
     ]
     routes += [
         _route("create_table", "POST", f"{base}/admin/tables", api.guarded(api.create_table)),
         _route("list_requests", "GET", f"{base}/admin/requests", api.guarded(api.list_requests)),
-        _route("put_payload", "PUT", PATHS["put_payload"], storage.put_payload),
-        _route("get_result", "GET", PATHS["get_result"], storage.get_result),
+        _route("add_fault", "POST", f"{base}/admin/faults", api.guarded(api.add_fault)),
+        _route("list_faults", "GET", f"{base}/admin/faults", api.guarded(api.list_faults)),
+        _route("clear_faults", "DELETE", f"{base}/admin/faults", api.guarded(api.clear_faults)),
+        _faulty("put_payload", "PUT", PATHS["put_payload"], storage.put_payload, faults),
+        _faulty("get_result", "GET", PATHS["get_result"], storage.get_result, faults),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
     app.router.redirect_slashes = False  # a 307 means that a result is ready, §4.2
@@ -140,14 +158,21 @@ def _route(name: str, method: str, path: str, endpoint: Endpoint) -> Route:
     return Route(path, named, methods=[method], name=name)
 
 
+def _faulty(name: str, method: str, path: str, endpoint: Endpoint, faults: Faults) -> Route:
+    return Route(path, FaultyRoute(name, endpoint, faults), methods=[method], name=name)
+
+
 class _Api:
     """The endpoints. Each raises what client.errors knows, and `guarded` gives it its status."""
 
-    def __init__(self, store: Store, storage: Storage, settings: Settings, requests: Sequence[RequestRecord]) -> None:
+    def __init__(
+        self, store: Store, storage: Storage, settings: Settings, faults: Faults, requests: Sequence[RequestRecord]
+    ) -> None:
         self._store = store
         self._storage = storage
         self._pages = Pages(store)
         self._settings = settings
+        self._faults = faults
         self._requests = requests
         self._limiter = CapacityLimiter(_THREADS)
 
@@ -183,6 +208,8 @@ class _Api:
     async def write(self, kind: Kind, request: Request) -> Response:
         table_id = _writable(request)
         spec = self._write_spec(kind, table_id, await body_of(request, WriteBody))
+        fault = self._faults.take(kind, of_job=True)
+        spec |= {"fault": fault.job} if fault else {}
         lifetime = self._settings.upload_url_lifetime
         job = await self._in_thread(self._store.initiate, kind, table_id, spec, lifetime)
         url = f"{_origin(request)}{self._storage.upload_link(job)}"
@@ -203,7 +230,10 @@ class _Api:
         return Response(status_code=202)
 
     async def get_job(self, request: Request) -> Response:
-        return JSONResponse(self._record(self._job(request)))
+        job = self._job(request)
+        record = self._record(job)
+        await self._noted_read(job)
+        return JSONResponse(record)
 
     async def query_json(self, request: Request) -> Response:
         table = self._store.table(_readable(request))
@@ -228,7 +258,9 @@ class _Api:
                 raise errors.JobNotFound(f"the result of job {job.job_id!r} was kept for its time and is removed")
             link = self._storage.result_link(job, self._settings.upload_url_lifetime)
             return RedirectResponse(_origin(request) + link, wire.ready[0])
-        return JSONResponse(self._record(job), 200 if job.final else wire.pending[0])
+        record = self._record(job)
+        await self._noted_read(job)
+        return JSONResponse(record, 200 if job.final else wire.pending[0])
 
     async def create_table(self, request: Request) -> Response:
         request.state.rights.require_admin()
@@ -240,6 +272,21 @@ class _Api:
         request.state.rights.require_admin()
         return JSONResponse([asdict(record) for record in self._requests])
 
+    async def add_fault(self, request: Request) -> Response:
+        request.state.rights.require_admin()
+        fault = self._faults.add((await body_of(request, FaultBody)).root)
+        return JSONResponse(fault.model_dump(exclude_unset=True), 201)
+
+    async def list_faults(self, request: Request) -> Response:
+        request.state.rights.require_admin()
+        faults = self._faults.all()
+        return JSONResponse([{**each.model_dump(exclude_unset=True), "consumed": each.consumed} for each in faults])
+
+    async def clear_faults(self, request: Request) -> Response:
+        request.state.rights.require_admin()
+        self._faults.clear()
+        return Response(status_code=204)
+
     # ---- inside
 
     def _job(self, request: Request) -> Job:
@@ -247,6 +294,11 @@ class _Api:
         job = self._store.job(id_of(request, "job_id"))
         request.state.rights.require_read([job.table_id, *(join["table_id"] for join in job.spec.get("joins", ()))])
         return job
+
+    async def _noted_read(self, job: Job) -> None:
+        """Count that a caller was told a job's status, where jobs wait for that."""
+        if self._settings.job_reads and not job.final:
+            await self._in_thread(self._store.note_read, job.job_id)
 
     def _start_delete(self, table_id: str, filters: list[str]) -> Job:
         """Refuse what does not fit the table, then queue it."""
@@ -328,14 +380,20 @@ class _Recorder:
             return
         scope["path"] = scope["raw_path"].decode("latin-1")
 
-        begun = time.monotonic()
+        begun, answered = time.monotonic(), False
 
         async def noted(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
                 self._note(scope, message["status"], time.monotonic() - begun)
+                answered = True
             await send(message)
 
-        await self._app(scope, receive, noted)
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            if not answered:
+                self._note(scope, 0, time.monotonic() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

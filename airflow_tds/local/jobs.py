@@ -40,6 +40,7 @@ _ENGINE_FAILURES = (
     duckdb.OutOfMemoryException,
     duckdb.TransactionException,
 )
+_ON_PURPOSE = "the service failed after it had applied the data (a fault on purpose)"
 Change = Callable[[DuckDBPyConnection, Table], Table]
 
 
@@ -86,13 +87,13 @@ def _load(store: Store, job: Job, payload: Payload) -> None:
     with store.database.cursor() as cursor:
         columns = payload.columns(cursor)
     try:
-        _commit(store, job, load(columns))
+        _commit(store, job, _repeated(job, payload, load(columns)))
     except duckdb.Error as failure:
         _raise_engine_failure(failure)
         with store.database.cursor() as cursor:
             wider = payload.loosened(cursor, columns)
         with _explained(store, payload, wider):
-            _commit(store, job, load(wider))
+            _commit(store, job, _repeated(job, payload, load(wider)))
 
 
 def _change(store: Store, job: Job, payload: Payload) -> None:
@@ -105,7 +106,14 @@ def _change(store: Store, job: Job, payload: Payload) -> None:
         return writes.upsert(cursor, table, payload, job.spec["key_columns"])
 
     with _explained(store, payload, store.table(job.table_id).columns):
-        _commit(store, job, change)
+        _commit(store, job, _repeated(job, payload, change))
+
+
+def _repeated(job: Job, payload: Payload, change: Change) -> Change:
+    """Apply the payload once more where the job was told to go wrong so."""
+    if job.spec.get("fault") != "applies_twice":
+        return change
+    return lambda cursor, table: writes.append(cursor, change(cursor, table), payload)
 
 
 @contextmanager
@@ -127,7 +135,8 @@ def _commit(store: Store, job: Job, change: Change) -> None:
         table = change(cursor, store.table(job.table_id))
         if table.ingested:  # a table that never had data has no snapshot, §2.4
             table = replace(table, snapshot_id=uuid4().hex, updated_at=store.clock())
-        publish = store.complete(cursor, job, table)
+        failed = job.spec.get("fault") == "fails_after_applying"
+        publish = store.complete(cursor, job, table, error=_ON_PURPOSE if failed else None)
     publish()
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs, unquote
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
 from starlette.requests import Request
 
 from airflow_tds.client.errors import ValidationFailed
@@ -18,7 +18,7 @@ from airflow_tds.client.models import describe
 from airflow_tds.local.filters import parse_simple
 from airflow_tds.local.pages import Asked
 
-__all__ = ["DeleteBody", "TableBody", "WriteBody", "asked_page", "body_of", "id_of", "names_snapshot"]
+__all__ = ["DeleteBody", "FaultBody", "TableBody", "WriteBody", "asked_page", "body_of", "id_of", "names_snapshot"]
 
 #: Rows of a page where the request does not say.
 _DEFAULT_LIMIT = 1000
@@ -47,6 +47,10 @@ class DeleteBody(_Body):
     """Which rows to delete: those that match all simple expressions, §4.2 rule 5 (form assumed)."""
 
     filters: list[str] = Field(min_length=1)
+
+
+class FaultBody(RootModel[dict[str, Any]]):
+    """A fault to script; faults.py knows its fields."""
 
 
 class TableBody(_Body):

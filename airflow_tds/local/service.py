@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.app import RequestRecord, Settings, build_app
 from airflow_tds.local.connection import as_json, as_uri
+from airflow_tds.local.faults import CLOSE, Fault, Faults
 from airflow_tds.local.rights import ALL, Rights
 from airflow_tds.local.signing import Signer
 from airflow_tds.local.storage import Storage
@@ -48,6 +49,7 @@ class Service:
         port: 0 for a free one, chosen at the first start.
         base_path: What stands before every path of the API, such as `/api/v1`.
         job_delay: Seconds from the arrival of a job's data to its earliest start.
+        job_reads: How often a job's status has to be read before it starts.
         result_lifetime: Seconds for which a query's result is kept.
         chunked: Whether the object store takes payloads whose length is not announced; if not, it answers 411.
         wire: Which routes it serves; None for the defaults.
@@ -69,6 +71,7 @@ class Service:
         port: int = 0,
         base_path: str = "",
         job_delay: float = 0.0,
+        job_reads: int = 0,
         result_lifetime: float = 86_400.0,
         chunked: bool = True,
         wire: Wire | None = None,
@@ -79,12 +82,13 @@ class Service:
         self._remove = None if data_dir else weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._tables = tuple(tables)
         self._address = (host, port)
-        self._job_delay = job_delay
+        self._pace = (job_delay, job_reads)
         self._result_lifetime = result_lifetime
         rights = {**(tokens or {}), self.token: ALL}
-        self._settings = Settings(rights, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime)
+        self._settings = Settings(rights, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime, job_reads)
         self._chunked = chunked
         self._running = ExitStack()
+        self._faults = Faults()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
 
     def __enter__(self) -> Self:
@@ -106,8 +110,8 @@ class Service:
             for table_id in self._tables:
                 self._store.create_table(table_id)
             storage = Storage(self._store, Signer(self._store.signing_key()), chunked=self._chunked)
-            self._worker = started.enter_context(Worker(self._store, self._job_delay))
-            app = build_app(self._store, storage, self._settings, self._log)
+            self._worker = started.enter_context(Worker(self._store, *self._pace))
+            app = build_app(self._store, storage, self._settings, self._faults, self._log)
             started.enter_context(_Server(app, listener))
             self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
             self._running = started.pop_all()
@@ -145,6 +149,30 @@ class Service:
         """
         self._store.create_table(table_id)
 
+    def fault(self, operation: str, **effect: Any) -> Fault:
+        """Let something go wrong on purpose, once unless told otherwise.
+
+        Args:
+            operation: Whose next request it hits, such as `append`, `put_payload` or `poll_query`.
+            **effect: What happens, as in `status=503`; see `Fault`.
+
+        Returns:
+            The fault; its `left` is 0 once it has happened as often as it was to.
+
+        Raises:
+            ValidationFailed: There is no such operation or effect.
+        """
+        return self._faults.add({"operation": operation, **effect})
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults that were scripted, in order."""
+        return self._faults.all()
+
+    def clear_faults(self) -> None:
+        """Forget all faults, those that happened and those that did not."""
+        self._faults.clear()
+
     def hold(self) -> None:
         """Take no further job until `release`, so that a test sees it queued."""
         self._worker.hold()
@@ -163,6 +191,11 @@ class _Quiet(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.access_log = False
+
+    def on_message_begin(self) -> None:
+        """Let a fault on purpose close the connection: ASGI has no word for it."""
+        super().on_message_begin()
+        self.scope[CLOSE] = self.transport.close  # type: ignore[literal-required]  # a key of ours
 
 
 class _Server(uvicorn.Server):

@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -80,6 +80,7 @@ class Store:
         self._awaiting: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._receiving: dict[str, int] = {}
+        self._reads: Counter[str] = Counter()
         self._ends: dict[str, list[Future[Job]]] = {}
         for folder in (self.payloads, self.results, self._tmp):
             folder.mkdir(parents=True, exist_ok=True)
@@ -346,6 +347,16 @@ class Store:
                 del self._jobs[job_id]
                 (self.results / job_id).unlink(missing_ok=True)
 
+    def note_read(self, job_id: str) -> None:
+        """Count that a caller was told a job's status."""
+        with self.changed:
+            self._reads[job_id] += 1
+            self.changed.notify_all()
+
+    def reads(self, job_id: str) -> int:
+        """Give how often callers were told a job's status, since the start of this process."""
+        return self._reads[job_id]
+
     # ---- for the workers
 
     def head(self, *, queries: bool) -> Job | None:
@@ -363,15 +374,24 @@ class Store:
             self._running.add(job.job_id)
             return begun
 
-    def complete(self, cursor: DuckDBPyConnection, job: Job, table: Table | None = None) -> Callable[[], None]:
+    def complete(
+        self, cursor: DuckDBPyConnection, job: Job, table: Table | None = None, error: str | None = None
+    ) -> Callable[[], None]:
         """Write a job's end, and its table's new state, into the transaction that holds its changes.
+
+        Args:
+            cursor: In that transaction.
+            job: The job.
+            table: The table's next state; None where the job changes none.
+            error: Why the job is to look failed although it is not; None for the truth.
 
         Returns:
             What to call once that transaction is committed: it makes both visible.
         """
         done = replace(
             job,
-            status="completed",
+            status="failed" if error else "completed",
+            error=error,
             finished_at=self.clock(),
             snapshot_id=table.snapshot_id if table else None,
         )
@@ -419,6 +439,7 @@ class Store:
                 self._awaiting.discard(job.job_id)
             if job.final:
                 self._running.discard(job.job_id)
+                self._reads.pop(job.job_id, None)
             self._tell_ends(job.job_id)
             self.changed.notify_all()
 

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 #: A job that was begun this often, and each time took the process down, is not begun again.
 _MOST_ATTEMPTS = 3
 _QUERY_THREADS = 2
+#: Kinds whose job's id no caller is told, so that none can ask for it.
+_UNNAMED = ("delete", "truncate")
 #: Seconds between attempts to open a database that failed.
 _BETWEEN_OPENINGS = 1.0
 
@@ -37,11 +39,13 @@ class Worker:
     Args:
         store: The store.
         delay: Seconds from the arrival of a job's data to its earliest start.
+        reads: How often a job's status has to be read before it starts.
     """
 
-    def __init__(self, store: Store, delay: float = 0.0) -> None:
+    def __init__(self, store: Store, delay: float = 0.0, reads: int = 0) -> None:
         self._store = store
         self._delay = delay
+        self._reads = reads
         self._housekeeping = Housekeeping(store)
         self._held = False
         self._stopping = False
@@ -109,6 +113,8 @@ class Worker:
         """Give the seconds until the next job may start; infinity when none waits."""
         head = self._store.head(queries=queries)
         if head is None or self._held:
+            return inf
+        if head.kind not in _UNNAMED and self._store.reads(head.job_id) < self._reads:
             return inf
         delay = 0.0 if head.kind == "delete" else self._delay  # its caller waits for the answer
         return (head.queued_at or 0.0) + delay - self._store.clock()

@@ -31,6 +31,9 @@ ASSUMED = [
     ("GET", "/data/jobs/j"),
     ("POST", "/admin/tables"),
     ("GET", "/admin/requests"),
+    ("POST", "/admin/faults"),
+    ("GET", "/admin/faults"),
+    ("DELETE", "/admin/faults"),
 ]
 
 

@@ -183,6 +183,29 @@ def test_a_job_starts_no_earlier_than_its_delay(tmp_path: Path) -> None:
         caller.close()
 
 
+def test_a_job_starts_once_its_status_was_read_often_enough(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", ["t"], token="token", job_reads=3) as shy:
+        caller = Caller(shy.url, shy.token)
+        job_id = caller.submit("upload", "t", ROWS)
+        assert [caller.job(job_id)["status"] for _ in range(3)] == ["QUEUED"] * 3
+        assert caller.settled(job_id)["status"] == "COMPLETED"
+        caller.truncate("t")
+        assert caller.info("t")["row_count"] == 0
+        caller.close()
+
+
+def test_a_query_starts_once_it_was_polled_often_enough(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", ["t"], token="token", job_reads=2) as shy:
+        caller = Caller(shy.url, shy.token)
+        caller.write("upload", "t", ROWS)
+        job_id = caller.http.post("/data/queries", json={"table_id": "t"}).json()["job_id"]
+        assert [caller.http.get(f"/data/query/{job_id}").status_code for _ in range(2)] == [202, 202]
+        while caller.http.get(f"/data/query/{job_id}").status_code == 202:
+            pass
+        assert caller.http.get(f"/data/query/{job_id}").status_code == 307
+        caller.close()
+
+
 def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

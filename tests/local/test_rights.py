@@ -82,7 +82,16 @@ def test_a_query_needs_a_right_to_every_table_that_it_names(service: Service) ->
     assert status(service, "any", "POST", "/data/queries", joined) == 422  # allowed; the tables have no columns yet
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/admin/tables"), ("GET", "/admin/requests")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/admin/tables"),
+        ("GET", "/admin/requests"),
+        ("POST", "/admin/faults"),
+        ("GET", "/admin/faults"),
+        ("DELETE", "/admin/faults"),
+    ],
+)
 def test_the_admin_routes_are_for_tokens_with_all_rights(service: Service, method: str, path: str) -> None:
     assert [status(service, token, method, path, {"table_id": "new"}) for token in TOKENS] == [403] * 3
 

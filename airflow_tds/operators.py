@@ -34,13 +34,15 @@ if TYPE_CHECKING:
     from airflow_tds.client.payloads import Body
     from airflow_tds.client.waiting import Watch
     from airflow_tds.client.wire import WriteOperation
-    from airflow_tds.durability import Generation, Record, RecordStore
+    from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
     from airflow_tds.hooks import Settings
 
 __all__ = [
     "TdsAppendOperator",
     "TdsCrossQueryOperator",
+    "TdsOverwriteOperator",
     "TdsTruncateOperator",
+    "TdsUpdateOperator",
     "TdsUploadOperator",
     "TdsUpsertOperator",
 ]
@@ -134,6 +136,7 @@ class _TdsOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.durable = durable
         self._client: TableClient | None = None
+        self._once: Once | None = None
 
     def execute(self, context: Context) -> Any:
         """Do the work; see the class."""
@@ -157,10 +160,12 @@ class _TdsOperator(BaseOperator):
             return self._run(context, *_carried(event))
 
     def on_kill(self) -> None:
-        """Send nothing more. The service has no cancel: a job that has its data goes on."""
+        """Send nothing more. The service has no cancel: a job that has its data goes on, and is named."""
         if self._client is not None:
             self._client.stop()
-        self.log.warning("killed: nothing more is sent; a job that has its data goes on")
+        job_id = self._once.job_id if self._once is not None else ""
+        goes_on = f"job {job_id} goes on if it has its data" if job_id else "no job is known that goes on"
+        self.log.warning("killed: nothing more is sent; %s", goes_on)
 
     def _run(self, context: Context, watch: Watch, record: Record | None) -> Any:
         """Connect, and go on from wherever the record says."""
@@ -173,6 +178,15 @@ class _TdsOperator(BaseOperator):
 
     def _work(self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch) -> Any:
         raise NotImplementedError
+
+    def _finish(self, client: TableClient, store: RecordStore, watch: Watch, once: Once) -> Done:
+        """Take durable work to its end, waiting where it has to."""
+        from airflow_tds.durability import Done
+
+        self._once = once
+        while not isinstance(step := once.advance(watch), Done):
+            self._wait(client, store, watch, step.watch)
+        return step
 
     def _wait(self, client: TableClient, store: RecordStore, watch: Watch, wait: Watch) -> None:
         """Wait here, or leave to wait in the triggerer and never return; what became of it is read afterwards.
@@ -239,8 +253,34 @@ class _TdsOperator(BaseOperator):
             raise ending from error
 
 
-class _WriteOperator(_TdsOperator):
-    """A write with a payload: upload, append, upsert.
+class _ChangingOperator(_TdsOperator):
+    """What changes a table: what happens after a clear, and where it cannot be known whether it was applied.
+
+    Args:
+        on_clear: After a clear: `auto`, `resume` or `new`; see `Choices`.
+        on_unknown: What cannot be known: `fail`, `resubmit` or `assume_done`; see `Choices`.
+        kwargs: See `_TdsOperator` and Airflow's `BaseOperator`.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_clear: Literal["auto", "resume", "new"] = "auto",
+        on_unknown: Literal["fail", "resubmit", "assume_done"] = "fail",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.on_clear = on_clear
+        self.on_unknown = on_unknown
+
+    def _choices(self) -> Choices:
+        from airflow_tds.durability import Choices
+
+        return Choices.of(self.on_clear, self.on_unknown)
+
+
+class _WriteOperator(_ChangingOperator):
+    """A write with a payload: upload, append, overwrite, upsert.
 
     Args:
         table_id: The table (templated).
@@ -271,32 +311,43 @@ class _WriteOperator(_TdsOperator):
         self.format = format
         self.unknown_length = unknown_length
 
+    def _operation(self) -> WriteOperation:
+        return self.operation
+
     def _keys(self) -> tuple[str, ...]:
         return ()
 
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import Done, Write, WriteOnce
+        from airflow_tds.durability import Write, WriteOnce
 
         self._check_input()
+        operation, keys = self._operation(), self._keys()
         write = Write(
-            self.operation,
+            operation,
             self.table_id,
             self.format,
-            self._keys(),
-            identity=_hash(settings.base_url, self.operation, self.table_id, self.format, self._keys(), self._origin()),
+            keys,
+            identity=_hash(settings.base_url, operation, self.table_id, self.format, keys, self._origin()),
             content=self._content(),
             body=self._body,
             unknown_length=self.unknown_length,
         )
-        once = WriteOnce(client, store, self._generation(context), self.log, write=write, policy=settings.policy())
-        while not isinstance(step := once.advance(watch), Done):
-            self._wait(client, store, watch, step.watch)
+        once = WriteOnce(
+            client,
+            store,
+            self._generation(context),
+            self.log,
+            write=write,
+            policy=settings.policy(),
+            choices=self._choices(),
+        )
+        done = self._finish(client, store, watch, once)
         info = client.info(self.table_id)
         return {
             "table_id": self.table_id,
-            "job_id": step.job_id,
+            "job_id": done.job_id,
             "row_count": info.row_count,
             "snapshot_id": info.snapshot_id,
         }
@@ -340,7 +391,8 @@ class TdsUploadOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
 
     Returns:
         `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
@@ -364,7 +416,8 @@ class TdsAppendOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
 
     Returns:
         `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
@@ -388,7 +441,8 @@ class TdsUpsertOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
 
     Returns:
         `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
@@ -407,10 +461,83 @@ class TdsUpsertOperator(_WriteOperator):
         self.key_columns = key_columns
 
     def _keys(self) -> tuple[str, ...]:
-        return (self.key_columns,) if isinstance(self.key_columns, str) else tuple(self.key_columns)
+        return _names(self.key_columns)
 
 
-class TdsTruncateOperator(_TdsOperator):
+class TdsOverwriteOperator(_WriteOperator):
+    """Replace all rows of a table, §2.8; applied once, see `TdsUploadOperator`.
+
+    A late second overwrite would destroy what was written after the first, so it is as guarded as an append.
+
+    Args:
+        table_id: The table (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
+
+    Returns:
+        `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        JobFailed: The job failed; the table is as the service left it.
+        WaitTimedOut: The job goes on after the timeout.
+        AmbiguousWriteError: It cannot be known whether the write was applied.
+    """
+
+    operation = "overwrite"
+
+
+class TdsUpdateOperator(_WriteOperator):
+    """Write in the mode that is named, §2.8, for DAGs that choose it at run time; applied once.
+
+    Args:
+        update_mode: `append`, `overwrite` or `upsert` (templated).
+        key_columns: For upsert: a column name or a list of them (templated). Otherwise not sent, with a warning.
+        table_id: The table (templated).
+        source: Path of a local file to send (templated); give this or `data`.
+        data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+        format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+        unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
+
+    Returns:
+        `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        JobFailed: The job failed and changed nothing.
+        WaitTimedOut: The job goes on after the timeout.
+        AmbiguousWriteError: It cannot be known whether the write was applied.
+        ValidationFailed: The mode is none, or upsert has no key columns.
+    """
+
+    template_fields = (*_WriteOperator.template_fields, "update_mode", "key_columns")
+
+    def __init__(self, *, update_mode: str, key_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.update_mode = update_mode
+        self.key_columns = key_columns
+
+    def _operation(self) -> WriteOperation:
+        modes: dict[str, WriteOperation] = {"append": "append", "overwrite": "overwrite", "upsert": "upsert"}
+        if self.update_mode not in modes:
+            raise errors.ValidationFailed(
+                f"update_mode is append, overwrite or upsert, not {self.update_mode!r} (§2.8)"
+            )
+        return modes[self.update_mode]
+
+    def _keys(self) -> tuple[str, ...]:
+        if self.update_mode == "upsert":
+            return _names(self.key_columns)
+        if self.key_columns:
+            self.log.warning("%s takes no key_columns (§2.8): they are not sent", self.update_mode)
+        return ()
+
+
+class TdsTruncateOperator(_ChangingOperator):
     """Remove all rows of a table, keep its schema, and wait until it has taken effect, §3.1.
 
     The request is sent at most once per record: a late second one would destroy what was written after the
@@ -418,7 +545,8 @@ class TdsTruncateOperator(_TdsOperator):
 
     Args:
         table_id: The table (templated).
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+            and Airflow's own.
 
     Returns:
         `{"table_id", "row_count", "snapshot_id"}` of the empty table.
@@ -437,13 +565,19 @@ class TdsTruncateOperator(_TdsOperator):
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import Done, TruncateOnce
+        from airflow_tds.durability import TruncateOnce
 
         identity = _hash(settings.base_url, "truncate", self.table_id)
-        generation = self._generation(context)
-        once = TruncateOnce(client, store, generation, self.log, table_id=self.table_id, identity=identity)
-        while not isinstance(step := once.advance(watch), Done):
-            self._wait(client, store, watch, step.watch)
+        once = TruncateOnce(
+            client,
+            store,
+            self._generation(context),
+            self.log,
+            table_id=self.table_id,
+            identity=identity,
+            choices=self._choices(),
+        )
+        self._finish(client, store, watch, once)
         info = client.info(self.table_id)
         return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
 
@@ -488,19 +622,18 @@ class TdsCrossQueryOperator(_TdsOperator):
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import Done, QueryOnce
+        from airflow_tds.durability import QueryOnce
 
         self._check_input()
         identity = _hash(settings.base_url, "query", json.dumps(self.request, sort_keys=True, default=str))
         query = QueryOnce(client, store, self._generation(context), self.log, request=self.request, identity=identity)
         if not query.is_begun() and self._is_settled_by_existing():
             return self._reference("")
-        while not isinstance(step := query.advance(watch), Done):
-            self._wait(client, store, watch, step.watch)
+        done = self._finish(client, store, watch, query)
         if not query.is_finished() or not Path(self.destination).exists():
-            self._download(client, step.job_id, watch)
+            self._download(client, done.job_id, watch)
             query.finish()
-        return self._reference(step.job_id)
+        return self._reference(done.job_id)
 
     def _check_input(self) -> None:
         if not isinstance(self.request, Mapping):
@@ -558,6 +691,10 @@ def _carried(event: Mapping[str, Any]) -> tuple[Watch, Record | None]:
         return Watch.from_json(carried["watch"]), Record.from_json(record) if record else None
     except (KeyError, TypeError, ValueError) as damaged:
         raise errors.UnexpectedReply("the trigger's event does not carry the wait") from damaged
+
+
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def _hash(*values: Any) -> str:

@@ -5,19 +5,21 @@ Five rooms, each importing those before it only: `records` (what is stored), `st
 file only says what the rest of the house may use.
 """
 
-from airflow_tds.durability.decisions import LEASE_MARGIN, Policy
+from airflow_tds.durability.decisions import LEASE_MARGIN, Choices, Policy
 from airflow_tds.durability.queries import QueryOnce
 from airflow_tds.durability.records import Generation, Record
 from airflow_tds.durability.requests import TruncateOnce
-from airflow_tds.durability.steps import Done, Wait
+from airflow_tds.durability.steps import Done, Once, Wait
 from airflow_tds.durability.stores import MemoryStore, RecordStore, TaskStore
 from airflow_tds.durability.writes import Write, WriteOnce
 
 __all__ = [
     "LEASE_MARGIN",
+    "Choices",
     "Done",
     "Generation",
     "MemoryStore",
+    "Once",
     "Policy",
     "QueryOnce",
     "Record",

@@ -11,6 +11,7 @@ changes its snapshot_id.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, Self, get_args, get_type_hints
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
@@ -23,12 +24,14 @@ __all__ = [
     "Ambiguous",
     "Attach",
     "Attached",
+    "Choices",
     "Clean",
     "Hold",
     "Policy",
     "Start",
     "begin",
     "is_unchanged",
+    "settle_doubt",
     "weigh",
 ]
 
@@ -42,12 +45,42 @@ class Policy:
 
     Attributes:
         failed_jobs_are_atomic: Whether a FAILED job certainly changed nothing; None when the connection does not
-            say: of an upsert it is assumed then, as another one mends it, of the others it is not.
+            say: of overwrite and upsert it is assumed then, as another one mends it, of the others it is not.
         lease_margin: Seconds added to the lease.
     """
 
     failed_jobs_are_atomic: bool | None = None
     lease_margin: float = LEASE_MARGIN
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a person has decided beforehand.
+
+    Attributes:
+        on_clear: After a clear: `auto` writes a finished write again and goes on with an unfinished one; `resume`
+            goes on with either, so nothing is written twice in a DAG run; `new` writes again, once the earlier job
+            can no longer apply its data.
+        on_unknown: What cannot be known: `fail` leaves it to a person; `resubmit` writes again where the earlier
+            write can no longer be applied, and an append or upload also where it may be (rows may double);
+            `assume_done` takes it for written (rows may be missing).
+    """
+
+    on_clear: Literal["auto", "resume", "new"] = "auto"
+    on_unknown: Literal["fail", "resubmit", "assume_done"] = "fail"
+
+    @classmethod
+    def of(cls, on_clear: str, on_unknown: str) -> Self:
+        """Read two choices.
+
+        Raises:
+            ValidationFailed: One of them is none.
+        """
+        for name, chosen in (("on_clear", on_clear), ("on_unknown", on_unknown)):
+            open_ways = get_args(get_type_hints(cls)[name])
+            if chosen not in open_ways:
+                raise errors.ValidationFailed(f"{name} is one of {', '.join(open_ways)}, not {chosen!r}")
+        return cls(on_clear, on_unknown)  # type: ignore[arg-type]  # just checked
 
 
 @dataclass(frozen=True)
@@ -67,9 +100,10 @@ class Attached:
 
 @dataclass(frozen=True)
 class Start:
-    """Start a new write."""
+    """Start a new write; when the earlier one is `clean`, that is stored first."""
 
     why: str
+    clean: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,10 +115,17 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Attach:
-    """Go on with the recorded write; `settle` when it is another content's."""
+    """Go on with the recorded write.
+
+    Attributes:
+        why: What a person reads.
+        settle: It is another content's, which the new one must not be taken for.
+        renew: Whatever becomes of it, the data is written again afterwards.
+    """
 
     why: str
     settle: bool = False
+    renew: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,15 +145,27 @@ class Clean:
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """It cannot be known; `doubt` when that must be stored first."""
+    """It cannot be known.
+
+    Attributes:
+        why: What a person reads.
+        may_still_apply: Whether the earlier write may be applied later than now.
+        doubt: It must be stored that a person has to decide.
+        unwritten: Whatever is unknown, what this try was asked to write certainly was not written.
+    """
 
     why: str
     may_still_apply: bool = True
     doubt: bool = False
+    unwritten: bool = False
 
 
 def begin(
-    record: Record | None, generation: Generation, identity: str, content: str
+    record: Record | None,
+    generation: Generation,
+    identity: str,
+    content: str,
+    choices: Choices = Choices(),
 ) -> Start | Adopt | Attach | Ambiguous:
     """Decide what a try does, from the record alone.
 
@@ -121,6 +174,7 @@ def begin(
         generation: This try's.
         identity: This write's.
         content: This write's.
+        choices: What a person has decided beforehand.
 
     Returns:
         What to do.
@@ -130,36 +184,69 @@ def begin(
     """
     if record is None:
         return Start("no record: new write")
-    since = generation.since(record)
     if record.phase == "failed_clean":
         return Start(f"the earlier {_work(record)} failed and changed nothing: new write")
+    changed = bool(record.content and content) and record.content != content
+    other = changed or record.identity != identity
+    since = generation.since(record)
     if record.phase == "doubt":
-        return Ambiguous("an earlier doubt has not been settled by a person", may_still_apply=False)
-    if record.phase == "done" and since != "same":
-        return _begin_after_done(record, since)
+        why = "an earlier doubt has not been settled by a person"
+        return settle_doubt(Ambiguous(why, may_still_apply=False, unwritten=other), record, choices)
+    if record.phase == "done" and since != "same" and choices.on_clear != "resume":
+        return _begin_after_done(record, since, choices, other=other)
     if record.identity != identity:
         raise _different(record)
-    changed = bool(record.content and content) and record.content != content
     note = "; the source has changed since, the data that was sent first counts" if changed else ""
     if record.phase == "done":
         return Adopt(f"{_work(record)} was done at {utc(record.at)}: nothing is written{note}")
+    return _attach(record, since, choices, changed=changed)
+
+
+def _attach(record: Record, since: str, choices: Choices, *, changed: bool) -> Attach:
+    """Go on with an unfinished write, which another one may have to follow."""
+    if since == "cleared" and choices.on_clear == "new":
+        return Attach(f"cleared, on_clear is new: {_work(record)} must come to its end first", renew=True)
     if changed and since != "same":
         return Attach(f"cleared with other data: {_work(record)} must be settled first", settle=True)
+    note = "; the source has changed since, the data that was sent first counts" if changed else ""
     return Attach(f"record {record.phase}: re-attached to {_work(record)}{note}")
 
 
-def _begin_after_done(record: Record, since: str) -> Start | Ambiguous:
+def _begin_after_done(record: Record, since: str, choices: Choices, *, other: bool) -> Start | Adopt | Ambiguous:
     """Decide about a finished write that may be wanted again."""
     done = f"{_work(record)} was done at {utc(record.at)}"
     if since == "cleared":
         return Start(f"{done} and the task was cleared since: new write")
     why = f"{done}, and a task of this DAG run was cleared since, perhaps this one"
-    return Ambiguous(why, may_still_apply=False, doubt=True)
+    return settle_doubt(Ambiguous(why, may_still_apply=False, doubt=True, unwritten=other), record, choices)
+
+
+def settle_doubt(found: Ambiguous, record: Record, choices: Choices) -> Start | Adopt | Ambiguous:
+    """Go the way that a person has chosen beforehand, where it is open.
+
+    Args:
+        found: What cannot be known.
+        record: What was stored.
+        choices: What a person has decided beforehand.
+
+    Returns:
+        What to do. A request without an answer is never sent again: it may be applied at any later time.
+    """
+    if choices.on_unknown == "assume_done" and not found.unwritten:
+        return Adopt(f"{found.why}; taken for done, as on_unknown says")
+    repeatable = not found.may_still_apply or record.op in ("append", "upload")
+    if choices.on_unknown == "resubmit" and repeatable and record.phase != "intent":
+        return Start(f"{found.why}; written again, as on_unknown says")
+    return found
 
 
 def _different(record: Record) -> errors.DifferentWrite:
     """Say that the task asks for another write than the one it must first account for."""
-    way = "clear the task to write anew" if record.phase == "done" else "let that one finish with the task as it was"
+    way = (
+        "clear the task to write anew (not with on_clear='resume')"
+        if record.phase == "done"
+        else "let that one finish with the task as it was"
+    )
     return errors.DifferentWrite(
         f"the stored record is of another write ({record.op} on table {record.table_id}, {_work(record)},"
         f" {record.phase}); {way}, or delete the record once you know whether it was applied"
@@ -172,46 +259,65 @@ def _work(record: Record) -> str:
 
 
 def weigh(
-    record: Record, read: Attached, *, settle: bool, policy: Policy, no_data_statuses: tuple[str, ...]
+    record: Record,
+    read: Attached,
+    *,
+    policy: Policy,
+    no_data_statuses: tuple[str, ...],
+    attach: Attach | None = None,
+    choices: Choices = Choices(),
 ) -> Start | Adopt | Hold | Clean | Ambiguous:
     """Decide about a recorded job, from what was read: the clock first, then the job.
 
     Args:
         record: The unfinished record.
         read: What was read.
-        settle: Whether the job is another content's, which the new one must not be taken for.
         policy: What the connection says.
         no_data_statuses: Job statuses that mean that no data has arrived.
+        attach: Why an earlier try's job is followed; None for a job of this try.
+        choices: What a person has decided beforehand.
 
     Returns:
         What to do.
     """
+    found = _weigh(record, read, attach or Attach(""), policy, no_data_statuses)
+    return settle_doubt(found, record, choices) if isinstance(found, Ambiguous) else found
+
+
+def _weigh(
+    record: Record, read: Attached, attach: Attach, policy: Policy, no_data_statuses: tuple[str, ...]
+) -> Start | Adopt | Hold | Clean | Ambiguous:
     leased = read.now < record.lease
     if read.job is None:
         if leased:
             return Hold(f"job {record.job_id} is not known to the service", record.lease)
         return Ambiguous(f"job {record.job_id} is not known to the service any more, which proves nothing")
     reading = judge(read.job)
-    if reading.verdict is Verdict.COMPLETED:
-        if settle:
-            return Ambiguous("the earlier content was written; the new one was not", may_still_apply=False)
-        return Adopt(f"job {record.job_id} COMPLETED")
+    if reading.verdict is Verdict.RUNNING:
+        return _weigh_running(record, read, reading.status, no_data_statuses)
+    if reading.verdict is Verdict.FAILED and leased and record.phase != "sent":
+        return Hold(f"job {record.job_id} FAILED, but its data may still arrive", record.lease)
+    if attach.renew:
+        return Start(f"job {record.job_id} {reading.status}, and the task was cleared: new write")
     if reading.verdict is Verdict.FAILED:
-        if leased and record.phase != "sent":
-            return Hold(f"job {record.job_id} FAILED, but its data may still arrive", record.lease)
-        return _weigh_failed(record, read, reading.error, policy)
-    return _weigh_running(record, read, reading.status, no_data_statuses)
+        return _weigh_failed(record, read, reading.error, attach, policy)
+    if attach.settle:
+        why = "the earlier content was written; the new one was not"
+        return Ambiguous(why, may_still_apply=False, unwritten=True)
+    return Adopt(f"job {record.job_id} COMPLETED")
 
 
-def _weigh_failed(record: Record, read: Attached, error: str, policy: Policy) -> Start | Clean | Ambiguous:
+def _weigh_failed(
+    record: Record, read: Attached, error: str, attach: Attach, policy: Policy
+) -> Start | Clean | Ambiguous:
     atomic = policy.failed_jobs_are_atomic
     if atomic is None:
-        atomic = record.op == "upsert"
+        atomic = record.op in ("overwrite", "upsert")
     if not (read.unchanged or atomic):
         why = f"job {record.job_id} FAILED ({error}), and the table may have changed since"
-        return Ambiguous(why, may_still_apply=False)
-    if record.phase != "sent":
-        return Start(f"job {record.job_id} failed and changed nothing ({error}): new write")
+        return Ambiguous(why, may_still_apply=False, unwritten=attach.settle)
+    if record.phase != "sent" or attach.settle:
+        return Start(f"job {record.job_id} failed and changed nothing ({error}): new write", clean=True)
     return Clean(f"job {record.job_id} failed: {error}")
 
 
@@ -227,7 +333,7 @@ def _weigh_running(
     if record.phase == "sent":
         return Ambiguous(f"the data of {job} was accepted, yet it says {status}, which means no data")
     if no_data:
-        return Start(f"{job} is {status} and can no longer get data: new write")
+        return Start(f"{job} is {status} and can no longer get data: new write", clean=True)
     arrived = status.upper() != record.seen.upper() if record.seen else bool(no_data_statuses)
     if arrived:
         return Hold(f"{job} is {status}, as its data has arrived")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Verdict, Watch, judge_truncated
-from airflow_tds.durability.decisions import Adopt, Ambiguous, Start, begin
+from airflow_tds.durability.decisions import Ambiguous, Attach, Choices, settle_doubt
 from airflow_tds.durability.records import Generation, Record
 from airflow_tds.durability.steps import Done, Log, Once, Wait, known
 from airflow_tds.durability.stores import RecordStore
@@ -29,6 +29,7 @@ class TruncateOnce(Once):
         log: Says which case was taken.
         table_id: The table.
         identity: See `Record`.
+        choices: What a person has decided beforehand.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class TruncateOnce(Once):
         *,
         table_id: str,
         identity: str,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
     ) -> None:
-        super().__init__(client, store, generation, log)
+        super().__init__(client, store, generation, log, choices=choices)
         self._table_id = table_id
         self._identity = identity
 
@@ -53,16 +55,10 @@ class TruncateOnce(Once):
                 still has rows at the deadline.
             WaitTimedOut: The deadline has passed, and the table still has rows.
         """
-        record = self._store.load()
-        step = begin(record, self._generation, self._identity, "")
-        self._log.info("%s: %s", self._table_id, step.why)
-        if isinstance(step, Ambiguous):
-            raise self._doubtful(step, known(record))
-        if isinstance(step, Adopt):
-            return Done("")
-        if isinstance(step, Start):
-            record = self._start()
-        return self._follow(known(record), watch)
+        record, step = self._begin(self._table_id, self._identity, "")
+        if isinstance(step, Done):
+            return step
+        return self._follow(known(record) if isinstance(step, Attach) else self._start(), watch)
 
     def _follow(self, record: Record, watch: Watch) -> Wait | Done:
         if record.phase == "done":
@@ -75,12 +71,22 @@ class TruncateOnce(Once):
         if now < watch.deadline:
             return Wait(replace(watch, kind="truncation", subject=self._table_id, snapshot=record.snapshot))
         if record.phase == "intent":
-            raise self._doubtful(Ambiguous("the request had no answer, or a try ended when about to send it"), record)
+            return self._give_up(record)
         raise errors.WaitTimedOut(
             f"table {self._table_id} still has {reading.status} after {now - watch.started:.0f} s; the truncation was"
             " sent once and is not sent again: to send another, delete the record in"
             f" {self._store.name} and clear the task"
         )
+
+    def _give_up(self, record: Record) -> Done:
+        """Say that nobody knows whether the request arrived, unless a person takes it for done."""
+        found = Ambiguous("the request had no answer, or a try ended when about to send it")
+        step = settle_doubt(found, record, self._choices)
+        self._log.info("%s: %s", self._table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, record)
+        self._save(record, "done")
+        return Done("")
 
     def _start(self) -> Record:
         """Record the intent, then send; what certainly was not sent leaves no intent behind."""

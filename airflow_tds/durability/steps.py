@@ -14,7 +14,7 @@ from typing import Protocol
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Watch
-from airflow_tds.durability.decisions import Ambiguous
+from airflow_tds.durability.decisions import Adopt, Ambiguous, Attach, Choices, Start, begin
 from airflow_tds.durability.records import Generation, Phase, Record, utc
 from airflow_tds.durability.stores import RecordStore
 
@@ -59,14 +59,47 @@ class Done:
 
 
 class Once:
-    """What a write and a truncation share: the record, the clock and the ways on."""
+    """What all durable work shares: the record, the clock and the ways on.
 
-    def __init__(self, client: TableClient, store: RecordStore, generation: Generation, log: Log) -> None:
+    Attributes:
+        job_id: The job that it is about now; empty while there is none.
+    """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
+    ) -> None:
         self._client = client
         self._store = store
         self._generation = generation
         self._log = log
+        self._choices = choices
         self._now = time.time
+        self.job_id = ""
+
+    def _begin(self, table_id: str, identity: str, content: str) -> tuple[Record | None, Start | Attach | Done]:
+        """Read the record and decide over it; what was adopted is stored as this generation's."""
+        record = self._store.load()
+        self.job_id = record.job_id if record else ""
+        step = begin(record, self._generation, identity, content, self._choices)
+        self._log.info("%s: %s", table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, known(record))
+        if not isinstance(step, Adopt):
+            return record, step
+        found = known(record)
+        if found.phase != "done" or self._generation.since(found) != "same":
+            self._save(found, "done")
+        return found, Done(found.job_id)
+
+    def advance(self, watch: Watch) -> Wait | Done:
+        """Go as far as possible without waiting; see each work's own."""
+        raise NotImplementedError
 
     def _save(self, record: Record, phase: Phase) -> Record:
         """Store the record in this try's generation; whatever is raised ends the try."""
@@ -78,6 +111,7 @@ class Once:
             at=self._now(),
         )
         self._store.save(stored)
+        self.job_id = stored.job_id
         return stored
 
     def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:

@@ -23,11 +23,10 @@ from airflow_tds.durability.decisions import (
     Ambiguous,
     Attach,
     Attached,
+    Choices,
     Clean,
     Hold,
     Policy,
-    Start,
-    begin,
     is_unchanged,
     weigh,
 )
@@ -73,6 +72,7 @@ class WriteOnce(Once):
         log: Says which case was taken, and until when it waits and why.
         write: What was asked for.
         policy: What the connection says of the service.
+        choices: What a person has decided beforehand.
     """
 
     def __init__(
@@ -84,8 +84,9 @@ class WriteOnce(Once):
         *,
         write: Write,
         policy: Policy,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
     ) -> None:
-        super().__init__(client, store, generation, log)
+        super().__init__(client, store, generation, log, choices=choices)
         self._write = write
         self._policy = policy
 
@@ -104,24 +105,24 @@ class WriteOnce(Once):
             WaitTimedOut: The deadline has passed; the job goes on.
             TableServiceError: Whatever else the service or the network said.
         """
-        record = self._store.load()
-        step = begin(record, self._generation, self._write.identity, self._write.content)
-        self._log.info("%s: %s", self._write.table_id, step.why)
-        if isinstance(step, Ambiguous):
-            raise self._doubtful(step, known(record))
-        if isinstance(step, Adopt):
-            return Done(known(record).job_id)
-        if isinstance(step, Start):
-            record = self._start()
-        settle = isinstance(step, Attach) and step.settle
-        return self._follow(known(record), watch, settle=settle)
+        record, step = self._begin(self._write.table_id, self._write.identity, self._write.content)
+        if isinstance(step, Done):
+            return step
+        attach = step if isinstance(step, Attach) else None
+        return self._follow(known(record) if attach else self._start(), watch, attach)
 
-    def _follow(self, record: Record, watch: Watch, *, settle: bool) -> Wait | Done:
+    def _follow(self, record: Record, watch: Watch, attach: Attach | None) -> Wait | Done:
         """Look at the recorded job until there is something to wait for, or the end."""
         while True:
             read = self._read(record)
-            no_data = self._client.wire.no_data_statuses
-            step = weigh(record, read, settle=settle, policy=self._policy, no_data_statuses=no_data)
+            step = weigh(
+                record,
+                read,
+                policy=self._policy,
+                no_data_statuses=self._client.wire.no_data_statuses,
+                attach=attach,
+                choices=self._choices,
+            )
             if isinstance(step, Hold):
                 return self._hold(record, watch, step)
             self._log.info("%s: %s", record.table_id, step.why)
@@ -130,10 +131,11 @@ class WriteOnce(Once):
                 return Done(record.job_id)
             if isinstance(step, Ambiguous):
                 raise self._doubtful(step, record, read.job.status if read.job else "")
-            record = self._save(record, "failed_clean")
-            if isinstance(step, Clean) and not settle:
+            if isinstance(step, Clean) or step.clean:
+                record = self._save(record, "failed_clean")
+            if isinstance(step, Clean):
                 raise errors.JobFailed(step.why, job_id=record.job_id)
-            record, settle = self._start(), False
+            record, attach = self._start(), None
 
     def _read(self, record: Record) -> Attached:
         now = self._now()  # before the job: what the job says later than the lease's end is final

@@ -19,7 +19,9 @@ from airflow_tds.local import Service
 from airflow_tds.operators import (
     TdsAppendOperator,
     TdsCrossQueryOperator,
+    TdsOverwriteOperator,
     TdsTruncateOperator,
+    TdsUpdateOperator,
     TdsUploadOperator,
     TdsUpsertOperator,
 )
@@ -29,8 +31,14 @@ ROWS = "id,name\n1,a\n2,b\n"
 
 def writes(service: Service, table: str) -> list[str]:
     """The operations that were initiated on a table, in order."""
-    changing = ("upload", "append", "upsert", "truncate")
+    changing = ("upload", "append", "overwrite", "upsert", "truncate")
     return [r.operation for r in service.requests if r.operation in changing and f"/{table}/" in r.path]
+
+
+def clear(task: TaskRun) -> None:
+    """Do what a person's clear does to a task instance."""
+    task.max_tries += 2
+    task.clear_number += 1
 
 
 @pytest.fixture
@@ -75,6 +83,30 @@ class TestWrites:
         result = task.execute(TdsUpsertOperator(table_id=loaded, data=changed, key_columns=keys, **pace))
 
         assert result["row_count"] == 3
+
+    def test_overwrite_replaces_all_rows(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
+        assert task.execute(TdsOverwriteOperator(table_id=loaded, data="id,name\n9,z\n", **pace))["row_count"] == 1
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
+    def test_update_writes_in_the_mode_that_is_named(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any], mode: str
+    ) -> None:
+        update = TdsUpdateOperator(
+            table_id=loaded, data="id,name\n2,b\n3,c\n", update_mode=mode, key_columns="id", **pace
+        )
+
+        assert task.execute(update)["row_count"] == {"append": 4, "overwrite": 2, "upsert": 3}[mode]
+        assert writes(service, loaded) == ["upload", mode]
+
+    def test_an_update_mode_that_is_none_is_refused(self, service: Service, loaded: str, task: TaskRun) -> None:
+        update = TdsUpdateOperator(task_id="it", table_id=loaded, data=ROWS, update_mode="merge")
+
+        with pytest.raises(errors.ValidationFailed, match="append, overwrite or upsert, not 'merge'"):
+            task.execute(update)
+        assert writes(service, loaded) == ["upload"]
+
+    def test_the_mode_of_an_update_may_be_a_template(self) -> None:
+        assert {"update_mode", "key_columns"} <= set(TdsUpdateOperator.template_fields)
 
     def test_truncate_returns_when_it_has_taken_effect(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
         assert task.execute(TdsTruncateOperator(table_id=loaded, **pace))["row_count"] == 0
@@ -143,10 +175,54 @@ class TestOnce:
     def test_a_clear_after_success_writes_again(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
         append = TdsAppendOperator(table_id=loaded, data=ROWS, **pace)
         task.execute(append)
-        task.max_tries += 2
-        task.clear_number += 1
+        clear(task)
 
         assert task.execute(append)["row_count"] == 6
+
+    def test_a_clear_after_success_resumes_where_it_is_said(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        append = TdsAppendOperator(table_id=loaded, data=ROWS, on_clear="resume", **pace)
+        first = task.execute(append)
+        clear(task)
+
+        assert task.execute(append) == first
+        assert writes(service, loaded) == ["upload", "append"]
+
+    def test_a_clear_of_an_unfinished_write_writes_again_after_it_where_it_is_said(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        service.hold()
+        with pytest.raises(errors.WaitTimedOut):
+            task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, on_clear="new", timeout=0.3, **pace))
+        service.release()
+        clear(task)
+
+        assert task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, on_clear="new", **pace))["row_count"] == 6
+
+    def test_a_retry_of_an_overwrite_does_not_replace_later_rows(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        overwrite = TdsOverwriteOperator(table_id=loaded, data=ROWS, **pace)
+        task.execute(overwrite)
+        TaskRun().execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))
+
+        assert task.execute(overwrite)["row_count"] == 4
+
+    @pytest.mark.parametrize(("on_unknown", "rows"), [("resubmit", 6), ("assume_done", 4)])
+    def test_a_doubt_about_a_finished_write_is_settled_as_it_was_said_beforehand(
+        self, loaded: str, task: TaskRun, pace: dict[str, Any], on_unknown: Any, rows: int
+    ) -> None:
+        append = TdsAppendOperator(table_id=loaded, data=ROWS, **pace)
+        task.execute(append)
+        task.clear_number += 1
+        with pytest.raises(errors.AmbiguousWriteError, match="perhaps this one"):
+            task.execute(append)
+
+        settled = TdsAppendOperator(table_id=loaded, data=ROWS, on_unknown=on_unknown, **pace)
+
+        assert task.execute(settled)["row_count"] == rows
+        assert task.execute(append)["row_count"] == rows
 
     def test_a_try_after_a_timeout_adopts_the_job(
         self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
@@ -230,6 +306,8 @@ class TestInput:
             ({"source": "s3://bucket/key?sig=secret"}, "a local file, not 's3://bucket/key'"),
             ({"data": ROWS, "format": "xls"}, "format 'xls' is none of"),
             ({"data": ROWS, "timeout": 0}, "seconds above zero"),
+            ({"data": ROWS, "on_clear": "never"}, "on_clear is one of auto, resume, new, not 'never'"),
+            ({"data": ROWS, "on_unknown": "guess"}, "on_unknown is one of fail, resubmit, assume_done, not 'guess'"),
         ],
     )
     def test_bad_input_is_refused_before_anything_is_sent(
@@ -457,6 +535,18 @@ class TestErrorsAreEqualInBothModes:
 class TestKill:
     def test_on_kill_before_execute_is_harmless(self) -> None:
         TdsAppendOperator(task_id="it", table_id="t", data=ROWS).on_kill()
+
+    def test_on_kill_names_the_job_that_goes_on(
+        self, service: Service, loaded: str, task: TaskRun, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, poll_interval=0.05)
+        job_id = task.execute(append)["job_id"]
+        requests = len(service.requests)
+
+        append.on_kill()
+
+        assert f"job {job_id} goes on" in capsys.readouterr().out
+        assert len(service.requests) == requests
 
     def test_after_on_kill_nothing_more_is_sent(self, service: Service, loaded: str, task: TaskRun) -> None:
         def chunks() -> Any:

@@ -21,6 +21,7 @@ from airflow_tds.client.payloads import body_of
 from airflow_tds.client.waiting import Watch
 from airflow_tds.client.wire import Wire, WriteOperation
 from airflow_tds.durability import (
+    Choices,
     Done,
     Generation,
     Policy,
@@ -142,6 +143,7 @@ class World:
         op: WriteOperation = "append",
         data: bytes = b"id,name\n2,b\n3,c\n",
         at: Point = nothing_happens,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
         **changes: Any,
     ) -> WriteOnce:
         def pieces() -> Iterator[bytes]:
@@ -160,14 +162,28 @@ class World:
             log,
             write=replace(write, **changes),
             policy=self.policy,
+            choices=choices,
         )
         once._now = self.clock
         return once
 
-    def truncation(self, at: Point = nothing_happens, identity: str = "this") -> TruncateOnce:
+    def truncation(
+        self,
+        at: Point = nothing_happens,
+        identity: str = "this",
+        choices: Choices = Choices(),  # noqa: B008  # frozen
+    ) -> TruncateOnce:
         log = logging.getLogger("once")
         store = TryStore(self.disk, at)
-        once = TruncateOnce(self.client(at), store, self.generation, log, table_id=self.table_id, identity=identity)
+        once = TruncateOnce(
+            self.client(at),
+            store,
+            self.generation,
+            log,
+            table_id=self.table_id,
+            identity=identity,
+            choices=choices,
+        )
         once._now = self.clock
         return once
 

@@ -22,6 +22,7 @@ OPS = pytest.mark.parametrize(
         ("upload", b"", ["2,b", "3,c"]),
         ("append", b"id,name\n1,a\n", ["1,a", "2,b", "3,c"]),
         ("upsert", b"id,name\n1,a\n2,x\n", ["1,a", "2,b", "3,c"]),
+        ("overwrite", b"id,name\n1,a\n", ["2,b", "3,c"]),
     ],
 )
 

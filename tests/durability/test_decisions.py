@@ -14,18 +14,23 @@ from airflow_tds.durability.decisions import (
     Ambiguous,
     Attach,
     Attached,
+    Choices,
     Clean,
     Hold,
     Policy,
     Start,
     begin,
     is_unchanged,
+    settle_doubt,
     weigh,
 )
 from airflow_tds.durability.records import Generation, Record
 
 LEASE = 1000.0
 BEFORE, AFTER = LEASE - 0.001, LEASE
+SETTLE, RENEW = Attach("", settle=True), Attach("", renew=True)
+RESUME, NEW = Choices(on_clear="resume"), Choices(on_clear="new")
+RESUBMIT, ASSUME = Choices(on_unknown="resubmit"), Choices(on_unknown="assume_done")
 SAME, CLEARED, PERHAPS = Generation(1, 0), Generation(3, 1), Generation(1, 1)
 RECORD = Record(
     "append",
@@ -42,8 +47,14 @@ RECORD = Record(
 )
 
 
-def at_begin(phase: Any, generation: Generation = SAME, identity: str = "this", content: str = "c1") -> Any:
-    return begin(replace(RECORD, phase=phase), generation, identity, content)
+def at_begin(
+    phase: Any,
+    generation: Generation = SAME,
+    identity: str = "this",
+    content: str = "c1",
+    choices: Choices = Choices(),  # noqa: B008  # frozen
+) -> Any:
+    return begin(replace(RECORD, phase=phase), generation, identity, content, choices)
 
 
 UNFINISHED = pytest.mark.parametrize("phase", ["intent", "initiated", "sent"])
@@ -154,14 +165,17 @@ def at_weigh(
     now: float = AFTER,
     *,
     unchanged: bool = False,
-    settle: bool = False,
+    attach: Attach | None = None,
+    choices: Choices = Choices(),  # noqa: B008  # frozen
     policy: Policy = Policy(),  # noqa: B008  # frozen
     no_data: tuple[str, ...] = ("AWAITING",),
     **changes: Any,
 ) -> Any:
     job = None if status is None else DataJobResponse(status=status, error="bad row" if status == "FAILED" else None)
     read = Attached(now, job, unchanged)
-    return weigh(replace(RECORD, **changes), read, settle=settle, policy=policy, no_data_statuses=no_data)
+    return weigh(
+        replace(RECORD, **changes), read, policy=policy, no_data_statuses=no_data, attach=attach, choices=choices
+    )
 
 
 BOTH_PHASES = pytest.mark.parametrize("phase", ["initiated", "sent"])
@@ -188,9 +202,10 @@ def test_a_completed_job_is_adopted(phase: str, now: float) -> None:
 
 
 def test_a_completed_job_of_other_content_is_ambiguous_and_settled() -> None:
-    found = at_weigh("COMPLETED", settle=True)
+    found = at_weigh("COMPLETED", attach=SETTLE)
     assert isinstance(found, Ambiguous)
     assert not found.may_still_apply
+    assert found.unwritten
 
 
 def test_a_failure_without_acknowledged_data_counts_only_after_the_lease() -> None:
@@ -216,12 +231,19 @@ def test_a_failure_on_a_changed_table_is_ambiguous_and_settled(phase: str, op: s
     assert not found.may_still_apply
 
 
-def test_a_failed_upsert_is_clean_as_long_as_the_connection_does_not_deny_it() -> None:
-    assert isinstance(at_weigh("FAILED", phase="sent", op="upsert"), Clean)
+MENDED = pytest.mark.parametrize("op", ["overwrite", "upsert"])
 
 
-def test_a_failed_upsert_is_judged_by_the_snapshot_where_failed_jobs_are_not_atomic() -> None:
-    found = at_weigh("FAILED", phase="sent", op="upsert", policy=Policy(failed_jobs_are_atomic=False))
+@MENDED
+def test_a_failure_that_another_write_mends_is_clean_as_long_as_the_connection_does_not_deny_it(op: str) -> None:
+    assert isinstance(at_weigh("FAILED", phase="sent", op=op), Clean)
+
+
+@MENDED
+def test_a_failure_that_another_write_mends_is_judged_by_the_snapshot_where_failed_jobs_are_not_atomic(
+    op: str,
+) -> None:
+    found = at_weigh("FAILED", phase="sent", op=op, policy=Policy(failed_jobs_are_atomic=False))
     assert isinstance(found, Ambiguous)
 
 
@@ -272,6 +294,125 @@ def test_a_job_whose_first_status_is_unknown_proves_nothing_where_no_status_mean
 
 def test_a_job_whose_first_status_is_unknown_is_waited_for_once_it_does_not_say_no_data() -> None:
     assert isinstance(at_weigh("QUEUED", seen=""), Hold)
+
+
+# ---- what a person has decided beforehand
+
+
+@EVERY_GENERATION
+def test_resume_never_writes_a_finished_write_again(generation: Generation) -> None:
+    assert isinstance(at_begin("done", generation, choices=RESUME), Adopt)
+
+
+def test_resume_does_not_take_another_finished_write_for_its_own() -> None:
+    with pytest.raises(errors.DifferentWrite, match="not with on_clear='resume'"):
+        at_begin("done", CLEARED, "other", choices=RESUME)
+
+
+@UNFINISHED
+def test_new_goes_on_with_an_unfinished_write_to_write_again_after_it(phase: str) -> None:
+    found = at_begin(phase, CLEARED, content="c2", choices=NEW)
+    assert found.renew
+    assert not found.settle
+
+
+@UNFINISHED
+@pytest.mark.parametrize("generation", [SAME, PERHAPS], ids=["same", "perhaps"])
+def test_new_changes_nothing_without_a_certain_clear(phase: str, generation: Generation) -> None:
+    assert at_begin(phase, generation, choices=NEW) == at_begin(phase, generation)
+
+
+def test_new_does_not_resolve_a_doubt_about_a_finished_write() -> None:
+    assert isinstance(at_begin("done", PERHAPS, choices=NEW), Ambiguous)
+
+
+@BOTH_PHASES
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
+def test_a_job_to_be_renewed_that_has_ended_leads_to_a_new_write_without_a_verdict_on_it(
+    phase: str, status: str
+) -> None:
+    found = at_weigh(status, phase=phase, attach=RENEW)
+    assert isinstance(found, Start)
+    assert not found.clean
+
+
+def test_a_job_to_be_renewed_whose_failure_does_not_count_yet_is_waited_out() -> None:
+    assert at_weigh("FAILED", BEFORE, attach=RENEW).until == LEASE
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "AWAITING"])
+def test_a_job_to_be_renewed_that_may_still_apply_is_waited_for(status: str) -> None:
+    assert isinstance(at_weigh(status, BEFORE, attach=RENEW), Hold)
+
+
+#: What cannot be known although the earlier job can no longer apply its data.
+SETTLED: list[dict[str, Any]] = [{"status": "FAILED", "phase": "sent"}, {"status": "FAILED"}]
+#: What cannot be known while the earlier write may still be applied.
+OPEN: list[dict[str, Any]] = [
+    {"status": None},
+    {"status": "AWAITING", "phase": "sent"},
+    {"status": "QUEUED", "seen": "QUEUED", "no_data": ()},
+]
+#: An operation that is judged by the snapshot, whichever it is.
+SUSPECT = Policy(failed_jobs_are_atomic=False)
+
+
+@pytest.mark.parametrize("op", ["upload", "append", "overwrite", "upsert"])
+@pytest.mark.parametrize("case", SETTLED)
+def test_resubmit_writes_again_what_can_no_longer_be_applied(op: str, case: dict[str, Any]) -> None:
+    assert isinstance(at_weigh(**case, op=op, policy=SUSPECT, choices=RESUBMIT), Start)
+
+
+@pytest.mark.parametrize("op", ["upload", "append"])
+@pytest.mark.parametrize("case", OPEN)
+def test_resubmit_writes_rows_again_after_the_lease_although_they_may_double(op: str, case: dict[str, Any]) -> None:
+    found = at_weigh(**case, op=op, choices=RESUBMIT)
+    assert isinstance(found, Start)
+    assert not found.clean
+
+
+@pytest.mark.parametrize("op", ["overwrite", "upsert"])
+@pytest.mark.parametrize("case", OPEN)
+def test_resubmit_never_replaces_what_a_late_first_write_would_replace_again(op: str, case: dict[str, Any]) -> None:
+    assert isinstance(at_weigh(**case, op=op, choices=RESUBMIT), Ambiguous)
+
+
+def test_resubmit_starts_nothing_before_the_lease() -> None:
+    assert at_weigh(None, BEFORE, choices=RESUBMIT).until == LEASE
+
+
+def test_resubmit_writes_other_content_beside_the_one_that_was_written() -> None:
+    assert isinstance(at_weigh("COMPLETED", attach=SETTLE, choices=RESUBMIT), Start)
+
+
+@pytest.mark.parametrize("case", [*SETTLED, *OPEN])
+def test_assume_done_takes_what_is_unknown_for_written(case: dict[str, Any]) -> None:
+    assert isinstance(at_weigh(**case, choices=ASSUME), Adopt)
+
+
+def test_assume_done_does_not_take_other_content_for_what_was_asked_for() -> None:
+    assert isinstance(at_weigh("COMPLETED", attach=SETTLE, choices=ASSUME), Ambiguous)
+    assert isinstance(at_weigh("FAILED", phase="sent", attach=SETTLE, choices=ASSUME), Ambiguous)
+
+
+@pytest.mark.parametrize(("phase", "generation"), [("doubt", SAME), ("doubt", CLEARED), ("done", PERHAPS)])
+def test_a_doubt_about_a_finished_write_is_settled_by_what_was_decided_beforehand(
+    phase: str, generation: Generation
+) -> None:
+    assert isinstance(at_begin(phase, generation, choices=RESUBMIT), Start)
+    assert isinstance(at_begin(phase, generation, choices=ASSUME), Adopt)
+
+
+@pytest.mark.parametrize("changed", [{"identity": "other"}, {"content": "c2"}])
+def test_a_doubt_about_another_write_is_not_assumed_to_be_this_one(changed: dict[str, Any]) -> None:
+    assert isinstance(at_begin("doubt", choices=ASSUME, **changed), Ambiguous)
+    assert isinstance(at_begin("done", PERHAPS, choices=ASSUME, **changed), Ambiguous)
+
+
+def test_a_request_without_an_answer_is_never_sent_again() -> None:
+    intent = replace(RECORD, op="truncate", job_id="", phase="intent")
+    assert isinstance(settle_doubt(Ambiguous("no answer"), intent, RESUBMIT), Ambiguous)
+    assert isinstance(settle_doubt(Ambiguous("no answer"), replace(intent, op="append"), RESUBMIT), Ambiguous)
 
 
 # ---- the table

@@ -13,7 +13,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Verdict
 from airflow_tds.client.wire import Wire
-from airflow_tds.durability import Done, Generation, MemoryStore, Policy, TruncateOnce, Wait
+from airflow_tds.durability import Choices, Done, Generation, MemoryStore, Policy, TruncateOnce, Wait
 
 CLEARED, PERHAPS = Generation(3, 1), Generation(1, 1)
 NEW_DATA = b"id,name\n8,h\n"
@@ -279,6 +279,59 @@ def test_a_wait_ends_at_the_deadline_and_says_that_the_job_goes_on(world: Any) -
         once.advance(watch)
     world.service.release()
     assert ended.value.job_id == world.disk.record.job_id
+
+
+# ---- what a person has decided beforehand
+
+
+def test_a_write_in_doubt_that_is_assumed_to_be_done_is_stored_as_done(world: Any) -> None:
+    world.finish(world.write())
+    world.disk.text = world.disk.text.replace('"done"', '"sent"')
+    lose_job(world)
+    world.clock.turn_to(world.disk.record.lease)
+    assert isinstance(world.finish(world.write(choices=Choices(on_unknown="assume_done"))), Done)
+    assert world.disk.record.phase == "done"
+    assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
+
+
+def test_a_write_in_doubt_is_written_again_after_the_lease_where_a_person_accepts_doubled_rows(world: Any) -> None:
+    world.finish(world.write())
+    world.disk.text = world.disk.text.replace('"done"', '"sent"')
+    lose_job(world)
+    world.clock.turn_to(world.disk.record.lease)
+    world.finish(world.write(choices=Choices(on_unknown="resubmit")))
+    assert world.settled_rows(5) == ["1,a", "2,b", "2,b", "3,c", "3,c"]
+    assert world.disk.phases[-3:] == ["initiated", "sent", "done"]
+
+
+def test_a_cleared_write_that_resumes_is_adopted_in_the_generation_of_the_clear(world: Any) -> None:
+    world.finish(world.write())
+    world.generation = CLEARED
+    world.finish(world.write(choices=Choices(on_clear="resume")))
+    assert (world.disk.record.phase, world.disk.record.max_tries) == ("done", 3)
+    assert world.requested("append") == 1
+
+
+def test_a_cleared_write_that_is_renewed_waits_for_the_earlier_one(world: Any) -> None:
+    world.service.hold()
+    world.write().advance(world.watch())
+    world.generation = CLEARED
+    renewed = world.write(data=NEW_DATA, choices=Choices(on_clear="new"))
+    assert isinstance(renewed.advance(world.watch()), Wait)
+    assert world.requested("append") == 1
+    world.service.release()
+    world.finish(renewed)
+    assert world.settled_rows(4) == ["1,a", "2,b", "3,c", "8,h"]
+
+
+def test_a_truncation_in_doubt_that_is_assumed_to_be_done_is_stored_as_done(world: Any) -> None:
+    lost = raising("before truncate is sent", unanswered())
+    watch = world.watch(50)
+    once = world.truncation(at=lost, choices=Choices(on_unknown="assume_done"))
+    assert isinstance(once.advance(watch), Wait)
+    world.clock.turn_to(watch.deadline)
+    assert once.advance(watch) == Done("")
+    assert world.disk.record.phase == "done"
 
 
 # ---- other content after a clear

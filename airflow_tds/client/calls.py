@@ -103,8 +103,19 @@ class Calls:
         reply = await self._runtime.send(request)
         error = self.wire.error(request, reply)
         if error is not None:
-            raise error
+            raise await self._told_apart(request, error)
         return reply
+
+    async def _told_apart(self, request: Request, error: errors.TableServiceError) -> errors.TableServiceError:
+        """Ask the fixed query route whether a 404 means the table or a route that the service does not have."""
+        probe = self.wire.probe_request(request, error)
+        if probe is None or not isinstance(error, errors.Refused):
+            return error
+        try:
+            refused = self.wire.error(probe, await self._runtime.send(probe))
+        except errors.TableServiceError:
+            return error  # nothing is known beyond the 404
+        return error if refused is not None else self.wire.mismatch(request, error)
 
     async def info(self, table_id: str) -> DatasetInfoResponse:
         """Get a table's statistics, without a scan.

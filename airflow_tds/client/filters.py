@@ -94,11 +94,12 @@ def col(name: str) -> Column:
     return Column(name)
 
 
-def parse_simple(expression: str) -> Condition:
+def parse_simple(expression: str, *, numbers: bool = True) -> Condition:
     """Read a simple filter expression, §2.6.
 
     Args:
         expression: `field:operator:value`; split at the first two colons, so the value may hold any.
+        numbers: Whether a value may become a number; otherwise all stay text.
 
     Returns:
         The condition. Its value is a number only if writing the number back gives the same text
@@ -113,7 +114,7 @@ def parse_simple(expression: str) -> Condition:
         raise ValidationFailed(
             f"filter {expression!r} is not field:operator:value, operator one of {', '.join(OPERATORS)} (§2.6)"
         )
-    return Condition(field=field, operator=operator, value=_number_or_text(value))
+    return Condition(field=field, operator=operator, value=_number_or_text(value) if numbers else value)
 
 
 def simple_expressions(filters: Filters) -> list[str]:
@@ -132,11 +133,12 @@ def simple_expressions(filters: Filters) -> list[str]:
     return [text for each in _several(filters) for text in _expressions(each)]
 
 
-def structured(filters: Filters) -> Condition | None:
+def structured(filters: Filters, *, numbers: bool = True) -> Condition | None:
     """Write filters as one structured predicate, §2.6: one is a leaf, several are an `and` group.
 
     Args:
         filters: A simple expression or a predicate, or several; None for none.
+        numbers: Whether a simple expression's value may become a number, see `parse_simple`.
 
     Returns:
         The predicate; None for none.
@@ -144,7 +146,10 @@ def structured(filters: Filters) -> Condition | None:
     Raises:
         ValidationFailed: An expression is none.
     """
-    parts = [parse_simple(each) if isinstance(each, str) else Condition(_plain(each)) for each in _several(filters)]
+    parts = [
+        parse_simple(each, numbers=numbers) if isinstance(each, str) else Condition(_plain(each))
+        for each in _several(filters)
+    ]
     if len(parts) > 1:
         return Condition(type="and", predicates=parts)
     return parts[0] if parts else None

@@ -24,7 +24,7 @@ from airflow_tds.client.calls import (
     backoff,
 )
 from airflow_tds.client.downloads import Download
-from airflow_tds.client.filters import Filters, simple_expressions, structured
+from airflow_tds.client.filters import Filters
 from airflow_tds.client.messages import SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, QueryResponse, describe
 from airflow_tds.client.waiting import Watch
@@ -119,7 +119,7 @@ class Queries(Calls):
             WaitTimedOut: The query goes on after the timeout.
         """
         if format == "json":
-            request = self.wire.page_request(table_id, simple_expressions(filters), limit, offset, etag or "")
+            request = self.wire.page_request(table_id, filters, limit, offset, etag or "")
             return self.wire.read_page(await self._call(request))
         if limit is not None or offset:
             raise errors.ValidationFailed(f"limit and offset are for json, not for {format} (§4.2)")
@@ -173,7 +173,9 @@ class Queries(Calls):
         """
         if format not in ("parquet", "csv"):
             raise errors.ValidationFailed(f"format is parquet or csv, not {format!r} (§2.7)")
-        return await self.submit_cross_query({"table_id": table_id, "filters": structured(filters), "format": format})
+        return await self.submit_cross_query(
+            {"table_id": table_id, "filters": self.wire.predicate(filters), "format": format}
+        )
 
     async def submit_cross_query(self, request: CrossQueryRequest | Mapping[str, Any]) -> str:
         """Start a query over one or several tables, §2.5.
@@ -303,10 +305,14 @@ class Queries(Calls):
             url = await self._result_url(watch)
 
     async def _result_url(self, watch: Watch) -> SecretUrl:
-        url = self.wire.read_poll(await self._awaited(watch)).result
-        if url is None:
-            raise AssertionError("unreachable: a query is COMPLETED only by its redirect")
-        return url
+        reply = await self._awaited(watch)
+        if self.wire.poll_by == "get_job":  # the record says when; where, only the redirect does
+            reply = await self._call(self.wire.result_request(watch.subject))
+        poll = self.wire.read_poll(reply)
+        if poll.result is None:
+            why = poll.job.error or f"it is COMPLETED, yet the poll path says {poll.job.status}"
+            raise errors.JobFailed(f"job {watch.subject} failed: {why}", job_id=watch.subject)
+        return poll.result
 
 
 def _out_of_range(error: errors.TableServiceError) -> bool:

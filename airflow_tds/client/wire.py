@@ -1,25 +1,25 @@
-"""Each operation's wire form, as data: `fixed` (with its section) or `assumed` (ours to choose, yours to override).
+"""The wire map: pure functions that build every request and read every reply, by the forms of forms.py.
 
-Here lives all that is known of paths, names and statuses: pure functions that build requests and read
-replies. Nothing is sent here. The embedded service builds its router from the same map.
+Nothing is sent here, and no path, name or status stands here: they are data. How a route is written and
+filled is routes.py's, how a value is read replies.py's, which error a reply is refusals.py's. The embedded
+service builds its router from the same map.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Self, TypeVar
-from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import from_json
+from pydantic import ValidationError
 
 from airflow_tds.client import errors
 from airflow_tds.client.downloads import Download
-from airflow_tds.client.messages import Repeat, Reply, Request, SecretUrl
+from airflow_tds.client.filters import Filters, simple_expressions, structured
+from airflow_tds.client.forms import LATER_WRITES, PROFILES, Forms
+from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import (
     CrossQueryRequest,
     DataJobResponse,
@@ -29,8 +29,28 @@ from airflow_tds.client.models import (
     describe,
 )
 from airflow_tds.client.payloads import Body
+from airflow_tds.client.refusals import Kind, refusal, storage_refusal
+from airflow_tds.client.replies import (
+    ERROR_TEXT,
+    at,
+    clean,
+    date_of,
+    document_of,
+    find,
+    fit,
+    lifetime_in,
+    model_of,
+    moment_of,
+    put_headers,
+    reason_of,
+    required,
+    retry_after,
+    shown,
+    unsigned,
+)
+from airflow_tds.client.routes import Route, Strategy
 
-__all__ = ["Initiation", "Poll", "Route", "Wire", "WriteOperation"]
+__all__ = ["LARGEST_PAGE", "PROFILES", "Initiation", "Poll", "Route", "Wire", "WriteOperation", "retry_after"]
 
 WriteOperation = Literal["upload", "append", "overwrite", "upsert"]
 
@@ -38,107 +58,32 @@ WriteOperation = Literal["upload", "append", "overwrite", "upsert"]
 LARGEST_PAGE = 10_000
 #: "The table has not changed", §4.2 rule 3.
 NOT_MODIFIED = 304
-#: An error's text keeps this much of the answer's body: enough to act on, too little to flood a log.
-ERROR_TEXT = 2048
-#: Ids beyond this are refused: no service's table is called so, and many servers cut longer paths.
-LONGEST_ID = 512
+#: "The path is there, the method is not": certainly another route than the one assumed.
+NOT_ALLOWED = 405
 #: An answer's word for a job's status keeps this much: it travels in events and logs.
 STATUS_TEXT = 64
-#: A presigned URL's parameter of this many characters or more is taken for a secret.
-SHORTEST_SECRET = 8
-#: Controls of ASCII and C1 (a terminal obeys both), and Unicode's line ends.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-#: A header field as `name: value`, with nothing that could end it.
-_FIELD = re.compile(r"[!#$%&'*+.^_`|~\w-]+: (?! )[\x20-\x7e]*", re.ASCII)
 #: What may stand in an entity tag, quoted or not.
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]*"|[\x21\x23-\x7e]+')
-_TIME = TypeAdapter(datetime)
 _SUCCESS = range(200, 300)
-_M = TypeVar("_M", bound=BaseModel)
-
-
-class Route(BaseModel):
-    """An HTTP method and a path template.
-
-    Attributes:
-        method: Such as `POST`.
-        path: Such as `/tables/{table_id}/data/upload`.
-        source: The section that fixes it, `assumed`, or `set` when overridden.
-        repeat: Whether a request of this route may be sent again.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    method: str
-    path: str
-    source: str
-    repeat: Repeat
-
-    def fill(self, **ids: str) -> str:
-        """Give the path with every id percent-encoded whole, so that an id never changes the route."""
-        return self.path.format(**{name: _segment(name, value) for name, value in ids.items()})
-
-    def overridden(self, line: str) -> Route:
-        """Give this route with another method and path, as in `PUT /v2/{table_id}`.
-
-        Raises:
-            ValueError: It is no route, or names other ids than this one.
-        """
-        method, path = _parse_line(line)
-        if _ids(path) != _ids(self.path):
-            names = " and ".join(f"{{{name}}}" for name in _ids(self.path)) or "no id"
-            raise ValueError(f"the path names {names}, unlike {path!r}")
-        return self.model_copy(update={"method": method, "path": path, "source": "set"})
-
-
-def _parse_line(line: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(GET|POST|PUT|PATCH|DELETE) (/(?:[^\s#{}]|{\w+})*)", line)
-    if found is None:
-        raise ValueError(f"a route is written 'METHOD /path', not {line!r}")
-    return found[1], found[2]
-
-
-def _ids(path: str) -> list[str]:
-    return re.findall(r"{(\w+)}", path)
-
-
-def _fixed(line: str, section: str, repeat: Repeat = "always") -> Route:
-    method, path = _parse_line(line)
-    return Route(method=method, path=path, source=section, repeat=repeat)
-
-
-def _assumed(line: str, repeat: Repeat = "always") -> Route:
-    return _fixed(line, "assumed", repeat)
-
-
-def _segment(name: str, value: str) -> str:
-    what = name.replace("_", " ")
-    if value in ("", ".", "..") or _CONTROL.search(value):
-        raise errors.ValidationFailed(f"{what} {value!r} cannot be part of an address")
-    try:
-        encoded = value.encode()
-    except UnicodeEncodeError:
-        raise errors.ValidationFailed(f"{what} {value!r} is not valid text") from None
-    if len(encoded) > LONGEST_ID:
-        raise errors.ValidationFailed(f"{what} has {len(encoded)} bytes, at most {LONGEST_ID} are sent")
-    return quote(value, safe="")
 
 
 @dataclass(frozen=True)
 class Initiation:
-    """The answer to a write's initiation: a job that waits for its data.
+    """The answer to a write's initiation: where its data goes.
 
     Attributes:
-        job_id: The job.
+        job_id: The job that waits for the data; empty with the strategy `put_commit`, whose commit answers it.
         upload_url: Where the payload is PUT.
         upload_headers: Header fields that the PUT must carry.
         lifetime: Seconds from the answer on for which the URL can be used.
+        upload_object: With `put_commit`: the name under which the commit speaks of the data.
     """
 
     job_id: str
     upload_url: SecretUrl
     upload_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     lifetime: float = 3600.0
+    upload_object: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,72 +99,11 @@ class Poll:
     result: SecretUrl | None = None
 
 
-class Wire(BaseModel):
-    """The wire map: what is fixed, what is assumed, what a connection sets.
+class Wire(Forms):
+    """The wire map: how each request is built and each reply read, by the forms that it holds.
 
-    A route is overridden by a line such as `"truncate": "DELETE /tables/{table_id}/rows"`. Lists of names
-    are JSON pointers: places where a reply may hold the value.
-
-    Attributes:
-        job_id: Where a reply holds a job's id; the empty pointer is a bare JSON string.
-        upload_url: Where an initiation's reply holds the presigned URL.
-        upload_headers: Where it holds the headers of the PUT.
-        expires_at: Where it holds the time at which the URL expires.
-        upload_url_lifetime: Seconds, where neither the reply nor the URL tells.
-        write_formats: Formats of a write's payload.
-        ready: Statuses of the poll path that carry the result's address.
-        pending: Statuses of the poll path that mean "not yet".
-        no_data_statuses: Job statuses that mean that no data has arrived.
-        validation: HTTP statuses of an invalid parameter.
+    A subclass that replaces one builder or reader says what settings cannot.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    info: Route = _assumed("GET /tables/{table_id}/data/info")
-    upload: Route = _assumed("POST /tables/{table_id}/data/upload", "if_unsent")
-    append: Route = _fixed("PATCH /tables/{table_id}/data", "§4.2", "if_unsent")
-    overwrite: Route = _assumed("POST /tables/{table_id}/data/overwrite", "if_unsent")
-    upsert: Route = _assumed("POST /tables/{table_id}/data/upsert", "if_unsent")
-    delete_rows: Route = _assumed("POST /tables/{table_id}/data/delete", "if_unsent")
-    truncate: Route = _assumed("POST /tables/{table_id}/data/truncate", "if_unsent")
-    get_job: Route = _assumed("GET /data/jobs/{job_id}")
-    query_json: Route = _fixed("GET /tables/{table_id}/data/query", "§4.2")
-    start_query: Route = _fixed("POST /data/queries", "§4.2")
-    poll_query: Route = _fixed("GET /data/query/{job_id}", "§4.2")
-
-    job_id: tuple[str, ...] = ("/job_id", "/jobId", "/id", "")
-    upload_url: tuple[str, ...] = ("/upload_url", "/presigned_url", "/url")
-    upload_headers: tuple[str, ...] = ("/upload_headers",)
-    expires_at: tuple[str, ...] = ("/expires_at",)
-    upload_url_lifetime: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
-    write_formats: tuple[str, ...] = ("json", "csv", "ndjson", "parquet")
-    ready: tuple[int, ...] = (307,)
-    pending: tuple[int, ...] = (202,)
-    no_data_statuses: tuple[str, ...] = ()
-    validation: tuple[int, ...] = (400, 422)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_route_lines(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        routes = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Route)}
-        return {name: _overridden(name, routes[name], v) if name in routes else v for name, v in given.items()}
-
-    @classmethod
-    def from_setting(cls, setting: Mapping[str, Any] | None) -> Self:
-        """Make the map from a connection's `wire` extra.
-
-        Args:
-            setting: Overrides by name; None or empty for none.
-
-        Raises:
-            ValidationFailed: A name is unknown or a value does not fit; the text names it.
-        """
-        try:
-            return cls.model_validate(dict(setting or {}))
-        except ValidationError as invalid:
-            raise errors.ValidationFailed(f"wire map: {describe(invalid)}") from None
 
     # ---- requests
 
@@ -230,6 +114,23 @@ class Wire(BaseModel):
     def truncate_request(self, table_id: str) -> Request:
         """Ask for all rows of a table to be removed, §3.1."""
         return self._to_table("truncate", table_id)
+
+    def strategy(self, operation: WriteOperation) -> Strategy:
+        """Say how a write's payload gets to the service."""
+        return self._route(operation).strategy or "initiate_put"
+
+    def check_initiate_put(self, operation: WriteOperation) -> None:
+        """Refuse a write whose job is not known before its data is sent: it could not be made durable.
+
+        Raises:
+            ValidationFailed: The map says another strategy for the operation.
+        """
+        strategy = self.strategy(operation)
+        if strategy != "initiate_put":
+            raise errors.ValidationFailed(
+                f"{operation}: the wire map says the strategy {strategy}; this needs initiate_put, whose job is known"
+                f" before the data is sent. submit_{operation} and {operation} of the client follow every strategy"
+            )
 
     def initiate_request(
         self,
@@ -247,30 +148,53 @@ class Wire(BaseModel):
             key_columns: A name or a list of names, for upsert only; None otherwise.
 
         Raises:
-            ValidationFailed: Unknown format, upsert without keys, or keys where none belong.
+            ValidationFailed: Unknown format, upsert without keys, keys where none belong, or another strategy.
         """
-        if data_format not in self.write_formats:
-            raise errors.ValidationFailed(f"format {data_format!r} is none of {', '.join(self.write_formats)}")
-        body: dict[str, Any] = {"format": data_format}
-        if operation != "upload":
-            body["update_mode"] = operation
-        keys = [key_columns] if isinstance(key_columns, str) else list(key_columns or ())
-        if (operation == "upsert") != bool(keys):
-            rule = "needs key_columns" if operation == "upsert" else "takes no key_columns"
-            raise errors.ValidationFailed(f"{operation} {rule} (§2.8)")
-        if keys:
-            body["key_columns"] = keys
-        return self._to_table(operation, table_id, body)
+        self.check_initiate_put(operation)
+        return self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
+
+    def presign_request(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data_format: str,
+        key_columns: str | Sequence[str] | None,
+    ) -> Request:
+        """Ask where to PUT the data of a write that is committed afterwards; arguments as for `initiate_request`."""
+        self._write(operation, data_format, key_columns)  # refused now, not after the data is sent
+        return self._to_table("presign", table_id, {"format": self._format(self.presign, data_format)})
+
+    def commit_request(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data_format: str,
+        key_columns: str | Sequence[str] | None,
+        upload_object: str,
+    ) -> Request:
+        """Submit a write whose data is in the store; the answer names its job."""
+        inputs = self._write(operation, data_format, key_columns)
+        return self._to_table(operation, table_id, inputs | {"object": upload_object})
+
+    def direct_request(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data_format: str,
+        key_columns: str | Sequence[str] | None,
+    ) -> Request:
+        """Submit a write whose data is the request's body, to be added; the answer names its job."""
+        return self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
 
     def put_request(self, initiation: Initiation, body: Body, *, limit: float) -> Request:
         """Send a write's payload to the object store, without credentials."""
         return Request(
             "put",
-            f"job {initiation.job_id}",
+            f"job {initiation.job_id}" if initiation.job_id else f"object {initiation.upload_object}",
             "PUT",
             initiation.upload_url,
             "always",  # the same bytes to the same URL: a job applies its data at most once (assumed)
-            headers=initiation.upload_headers,
+            headers={**self.put_headers, **initiation.upload_headers},
             body=body,
             limit=limit,
         )
@@ -280,21 +204,26 @@ class Wire(BaseModel):
         return self._to_job("get_job", job_id)
 
     def poll_request(self, job_id: str) -> Request:
-        """Ask whether a query's result is ready, §4.2."""
+        """Ask how a query stands: the poll path of §4.2, or the job's record where the map says so."""
+        return self._to_job(self.poll_by, job_id)
+
+    def result_request(self, job_id: str) -> Request:
+        """Ask where the result of a query is, §4.2."""
         return self._to_job("poll_query", job_id)
 
-    def page_request(self, table_id: str, filters: Sequence[str], limit: int | None, offset: int, etag: str) -> Request:
+    def page_request(self, table_id: str, filters: Filters, limit: int | None, offset: int, etag: str) -> Request:
         """Ask for one page of a table, §4.2 rules 2 and 3.
 
         Args:
             table_id: The table.
-            filters: Simple expressions, which combine with AND.
+            filters: Filters, which combine with AND.
             limit: Rows at most, 1 to 10 000; None leaves it to the service.
             offset: Rows to leave out at the start.
             etag: What an earlier page carried; empty asks unconditionally.
 
         Raises:
-            ValidationFailed: Limit or offset is out of range, or the etag cannot stand in a header.
+            ValidationFailed: Limit or offset is out of range, the etag cannot stand in a header, or a filter
+                cannot be written as the map says.
         """
         if limit is not None and not 1 <= limit <= LARGEST_PAGE:
             raise errors.ValidationFailed(f"limit is 1 to {LARGEST_PAGE}, not {limit} (§8)")
@@ -302,99 +231,214 @@ class Wire(BaseModel):
             raise errors.ValidationFailed(f"offset is 0 or more, not {offset}")
         if etag and not _ETAG.fullmatch(etag):
             raise errors.ValidationFailed("the etag is not one that a service gave")
-        query = [("filters", text) for text in filters]
-        query += [] if limit is None else [("limit", str(limit))]
-        query += [("offset", str(offset))] if offset else []
-        request = self._to_table("query_json", table_id)
-        target = f"{request.target}?{urlencode(query)}" if query else request.target
-        headers = {"If-None-Match": etag if '"' in etag else f'"{etag}"'} if etag else {}
-        return replace(request, target=target, headers=headers)
+        inputs = {
+            "filters": self._filters(self.query_json, table_id, filters),
+            "limit": limit,
+            "offset": offset or None,
+            "etag": etag or None,
+            "format": self._format(self.query_json, "json"),
+        }
+        return self._to_table("query_json", table_id, inputs)
 
-    def delete_request(self, table_id: str, filters: Sequence[str]) -> Request:
+    def delete_request(self, table_id: str, filters: Filters) -> Request:
         """Ask for the rows that match all filters to be deleted, §4.2 rule 5.
 
         Raises:
-            ValidationFailed: There is no filter.
+            ValidationFailed: There is no filter, or one that cannot be written as the map says.
         """
-        if not filters:
+        written = self._filters(self.delete_rows, table_id, filters)
+        if not written:
             raise errors.ValidationFailed("delete_rows needs at least one filter (§8); truncate removes all rows")
-        return self._to_table("delete_rows", table_id, {"filters": list(filters)})
+        return self._to_table("delete_rows", table_id, {"filters": written})
 
     def start_query_request(self, query: CrossQueryRequest) -> Request:
         """Start an asynchronous query, §4.2."""
-        route = self.start_query
         body = query.model_dump(mode="json", exclude_none=True)
-        subject = f"table {query.table_id}"
-        return Request("submit_cross_query", subject, route.method, route.fill(), route.repeat, json=body)
+        if query.format is not None:
+            body["format"] = self.format_tokens.get(query.format, query.format)
+        return self._request(
+            "start_query", f"table {query.table_id}", {}, {}, operation="submit_cross_query", document=body
+        )
+
+    def predicate(self, filters: Filters) -> Mapping[str, Any] | None:
+        """Write filters as one structured predicate, §2.6."""
+        return structured(filters, numbers=self.filter_values == "number_or_text")
 
     def download_request(self, job_id: str, url: SecretUrl, sink: Download) -> Request:
         """Fetch a result, or the rest of one, from the object store, without credentials."""
         headers = {"Accept-Encoding": "identity", **sink.fields()}  # as it is stored; no decoder, no bomb
         return Request("download", f"job {job_id}", "GET", url, headers=headers, sink=sink)
 
-    def _to_table(self, operation: str, table_id: str, body: Any = None) -> Request:
-        route: Route = getattr(self, operation)
-        path = route.fill(table_id=table_id)
-        return Request(operation, f"table {table_id}", route.method, path, route.repeat, json=body)
+    def _write(
+        self, operation: WriteOperation, data_format: str, key_columns: str | Sequence[str] | None
+    ) -> dict[str, Any]:
+        """Check what a write asks for, and give its inputs."""
+        if data_format not in self.write_formats:
+            raise errors.ValidationFailed(f"format {data_format!r} is none of {', '.join(self.write_formats)}")
+        keys = [key_columns] if isinstance(key_columns, str) else list(key_columns or ())
+        if (operation == "upsert") != bool(keys):
+            rule = "needs key_columns" if operation == "upsert" else "takes no key_columns"
+            raise errors.ValidationFailed(f"{operation} {rule} (§2.8)")
+        return {
+            "format": self._format(self._route(operation), data_format),
+            "update_mode": self.mode_tokens.get(operation, operation),
+            "key_columns": keys or None,
+        }
 
-    def _to_job(self, operation: str, job_id: str) -> Request:
-        route: Route = getattr(self, operation)
-        return Request(operation, f"job {job_id}", route.method, route.fill(job_id=job_id), route.repeat)
+    def _format(self, at_route: Route, name: str) -> str:
+        if at_route.style("format") == "media":
+            return self.media_types.get(name, "application/octet-stream")
+        return self.format_tokens.get(name, name)
+
+    def _filters(self, at_route: Route, table_id: str, filters: Filters) -> Any:
+        """Write filters in the style of a route; None for none."""
+        if at_route.style("filters") != "structured":
+            return simple_expressions(filters) or None
+        try:
+            query = CrossQueryRequest(table_id=table_id, filters=self.predicate(filters))
+        except ValidationError as invalid:
+            raise errors.ValidationFailed(describe(invalid)) from None
+        return query.model_dump(mode="json", exclude_none=True).get("filters")
+
+    def _route(self, name: str) -> Route:
+        found: Route = getattr(self, name)
+        return found
+
+    def _to_table(self, name: str, table_id: str, inputs: Mapping[str, Any] | None = None) -> Request:
+        return self._request(name, f"table {table_id}", {"table_id": table_id}, inputs or {})
+
+    def _to_job(self, name: str, job_id: str) -> Request:
+        return self._request(name, f"job {job_id}", {"job_id": job_id}, {})
+
+    def _request(
+        self,
+        name: str,
+        subject: str,
+        ids: Mapping[str, str],
+        inputs: Mapping[str, Any],
+        *,
+        operation: str = "",
+        document: Any = None,
+    ) -> Request:
+        at_route = self._route(name)
+        placed = at_route.place(ids, inputs)
+        return Request(
+            operation or name,
+            subject,
+            at_route.method,
+            placed.target,
+            at_route.repeat,
+            headers={**self.headers, **placed.headers},
+            json=placed.body if document is None else document,
+        )
 
     # ---- replies
 
     def read_info(self, reply: Reply) -> DatasetInfoResponse:
         """Read a table's statistics; counts may be digit strings, times ISO 8601 or epoch (assumed)."""
-        return _model(DatasetInfoResponse, _document(reply, "info"), "info")
+        document = document_of(reply, "info")
+        if isinstance(document, dict):  # what else it holds is kept
+            document |= {name: find(document, getattr(self, name), "info") for name in DatasetInfoResponse.model_fields}
+        return model_of(DatasetInfoResponse, document, "info")
 
     def read_job(self, reply: Reply) -> DataJobResponse:
         """Read a job's record; `error` may be text or an object (assumed)."""
-        return _job(_document(reply, "get_job"), "get_job")
+        return self._job(document_of(reply, "get_job"), "get_job")
+
+    def _job(self, document: Any, operation: str) -> DataJobResponse:
+        """Read a job; its words go to logs and events, so they are made fit for them here."""
+        if not isinstance(document, dict):
+            return model_of(DataJobResponse, document, operation)
+        error = find(document, self.job_error, operation)
+        said = {"status": find(document, self.job_status, operation), "error": None}
+        job = model_of(DataJobResponse, {**document, **said}, operation)
+        text = None if error is None else fit(reason_of(error))[:ERROR_TEXT]
+        return job.model_copy(update={"status": self._status(fit(job.status)[:STATUS_TEXT]), "error": text})
+
+    def _status(self, word: str) -> str:
+        """Give the interface's word for a final status, and any other as it is."""
+        if word.lower() in map(str.lower, self.completed):
+            return word if self.completed == ("COMPLETED",) else "COMPLETED"
+        if word.lower() in map(str.lower, self.failed):
+            return word if self.failed == ("FAILED",) else "FAILED"
+        return word
 
     def read_initiation(self, reply: Reply) -> Initiation:
         """Read the answer to a write's initiation."""
-        document = _document(reply, "initiation")
-        url = _required(document, self.upload_url, "initiation", "upload_url")
+        document = document_of(reply, "initiation")
+        job_id = required(document, self.job_id, "initiation", "job_id")
+        return self._uploadable(reply, document, job_id, "")
+
+    def read_presigned(self, reply: Reply) -> Initiation:
+        """Read where the data goes of a write that is committed afterwards."""
+        document = document_of(reply, "presign")
+        name = required(document, self.upload_object, "presign", "upload_object")
+        return self._uploadable(reply, document, "", name)
+
+    def _uploadable(self, reply: Reply, document: Any, job_id: str, upload_object: str) -> Initiation:
+        url = required(document, self.upload_url, "initiation", "upload_url")
         return Initiation(
-            _required(document, self.job_id, "initiation", "job_id"),
+            job_id,
             SecretUrl(url),
-            _headers(_find(document, self.upload_headers, "initiation")),
-            self._lifetime(reply, _find(document, self.expires_at, "initiation"), url),
+            put_headers(find(document, self.upload_headers, "initiation")),
+            self._lifetime(reply, find(document, self.expires_at, "initiation"), url),
+            upload_object,
         )
 
     def read_page(self, reply: Reply) -> QueryResponse | None:
         """Read a page; None when nothing has changed (304). Rows are handed on as they are, unchecked."""
         if reply.status == NOT_MODIFIED:
             return None
-        document = _document(reply, "query")
-        if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        document = document_of(reply, "query")
+        items = find(document, self.items, "query")
+        if not isinstance(items, list):
             raise errors.UnexpectedReply("query: the reply holds no list of items", field="items")
-        metadata = _model(PageMetadata, document.get("metadata"), "query, metadata")
-        etag = document.get("etag")
-        etag = etag if isinstance(etag, str) else reply.headers.get("etag", "").removeprefix("W/").strip('"')
-        return QueryResponse.model_construct(items=document["items"], metadata=metadata, etag=etag)
+        said = at(document, "/metadata")
+        counted = {name: find(document, getattr(self, name), "query") for name in ("total_count", "has_next")}
+        metadata = model_of(PageMetadata, {**(said if isinstance(said, dict) else {}), **counted}, "query, metadata")
+        etag = find(document, self.etag, "query")
+        if not isinstance(etag, str):
+            etag = reply.headers.get(self.etag_header.lower(), "").removeprefix("W/").strip('"')
+        return QueryResponse.model_construct(items=self._rows(document, items), metadata=metadata, etag=etag)
 
-    def read_job_id(self, reply: Reply) -> str:
-        """Read the id of a query job that was started."""
-        return _required(_document(reply, "submit_cross_query"), self.job_id, "submit_cross_query", "job_id")
+    def _rows(self, document: Any, items: list[Any]) -> list[Any]:
+        """Give rows as objects; where columns have a place of their own, each row is a list of values."""
+        if not self.columns:
+            return items
+        columns = find(document, self.columns, "query")
+        try:
+            return [dict(zip(columns, row, strict=True)) for row in items]
+        except (TypeError, ValueError):
+            raise errors.UnexpectedReply("query: columns and rows do not fit each other", field="columns") from None
+
+    def read_job_id(self, reply: Reply, operation: str = "submit_cross_query") -> str:
+        """Read the id of a job that was started."""
+        return required(document_of(reply, operation), self.job_id, operation, "job_id")
 
     def read_poll(self, reply: Reply) -> Poll:
-        """Read the poll path: pending, ready, or failed, §4.2 and §7."""
+        """Read how a query stands: pending, ready, or failed, §4.2 and §7."""
         if reply.status in self.ready:
             location = reply.headers.get("location", "")
             if not location:
                 return Poll(DataJobResponse(status="FAILED", error="the redirect names no result (§7)"))
             return Poll(DataJobResponse(status="COMPLETED"), SecretUrl(location))
+        if reply.status in self.poll_failed:
+            error = shown(clean(reply.content), self.error_detail) or f"HTTP {reply.status}"
+            return Poll(DataJobResponse(status="FAILED", error=error))
+        if self.poll_by == "get_job" and reply.status not in self.pending:
+            return Poll(self.read_job(reply))
+        return Poll(self._pending(reply))
+
+    def _pending(self, reply: Reply) -> DataJobResponse:
         pending = DataJobResponse(status="PENDING")
         try:
-            job = _job(_document(reply, "poll_query"), "poll_query") if reply.content else pending
+            job = self._job(document_of(reply, "poll_query"), "poll_query") if reply.content else pending
         except errors.UnexpectedReply:
             if reply.status not in self.pending:
                 raise
-            job = pending  # the status alone says it; what its body looks like is not shown (§4.2)
-        if job.status.lower() == "completed":  # the result is what the redirect names; until then it is pending
-            job = pending
-        return Poll(job)
+            return pending  # the status alone says it; what its body looks like is not shown (§4.2)
+        # a result is what the redirect names; until then it is pending
+        return pending if job.status.lower() == "completed" else job
 
     def _lifetime(self, reply: Reply, told: Any, url: str) -> float:
         """Seconds that an upload URL lives, rather too long than too short: a lease rests on it.
@@ -403,231 +447,103 @@ class Wire(BaseModel):
         wrong, so the assumed lifetime is the least.
         """
         least = 0.0
-        now = _date(reply.headers.get("date", ""))
+        now = date_of(reply.headers.get("date", ""))
         if now is None:
             now, least = datetime.now(UTC), self.upload_url_lifetime
         if told is not None:
-            return max(least, (_moment(told, "expires_at") - now).total_seconds())
-        found = _lifetime_in(url, now)
+            return max(least, (moment_of(told, "expires_at") - now).total_seconds())
+        found = lifetime_in(url, now)
         return self.upload_url_lifetime if found is None else max(least, found)
+
+    # ---- errors
 
     def error(self, request: Request, reply: Reply) -> errors.TableServiceError | None:
         """Say what error a reply is, if it is one; redirects are errors except on the poll path."""
-        if reply.status in _SUCCESS:
+        to_store = isinstance(request.target, SecretUrl)
+        kind = None if to_store else self._kind(reply)
+        if reply.status in _SUCCESS and kind is None:
             return None
-        known_as_good = {"poll_query": (*self.ready, *self.pending), "query_json": (NOT_MODIFIED,)}
+        known_as_good = {
+            "poll_query": (*self.ready, *self.pending, *self.poll_failed),
+            "query_json": (NOT_MODIFIED,),
+        }
         if reply.status in known_as_good.get(request.operation, ()):
             return None
-        text = _clean(reply.content)
+        text = clean(reply.content)
         if isinstance(request.target, SecretUrl):
-            text = _unsigned(text, request.target.reveal())
-        message = f"{request.operation}, {request.subject}: HTTP {reply.status}{': ' if text else ''}{_detail(text)}"
+            text = unsigned(text, request.target.reveal())
+        said = shown(text, self.error_detail)
+        doubt = "" if to_store else self._doubt(request, reply.status, kind)
+        message = f"{request.operation}, {request.subject}: HTTP {reply.status}{': ' if text else ''}{said}{doubt}"
         known: dict[str, Any] = {"status": reply.status, "body": text, "request_id": reply.request_id}
-        if isinstance(request.target, SecretUrl):
-            return _storage_error(request, reply, message, known)
-        return _server_error(reply, message, known) or self._refusal(request, reply, message, known)
+        if to_store:
+            return storage_refusal(request, reply, message, known)
+        if reply.status == NOT_ALLOWED and kind is None:
+            return errors.WireMismatch(message, operation=request.operation, **known)
+        return refusal(kind, request, reply, message, known)
 
-    def _refusal(self, request: Request, reply: Reply, message: str, known: dict[str, Any]) -> errors.TableServiceError:
-        if reply.status in self.validation:
-            return errors.ValidationFailed(message, **known)
-        kinds: dict[int, type[errors.Refused]] = {
-            401: errors.Unauthorized,
-            403: errors.Forbidden,
-            404: errors.JobNotFound if request.subject.startswith("job ") else errors.TableNotFound,
-            409: errors.Conflict,
-        }
-        if reply.status in kinds:
-            return kinds[reply.status](message + self._doubt(request, reply.status), **known)
-        if reply.status == 405:  # noqa: PLR2004  # Method Not Allowed: the path is there, the route is not
-            return errors.WireMismatch(message + self._doubt(request, 404), operation=request.operation, **known)
-        return errors.Refused(message, **known)
+    def _kind(self, reply: Reply) -> Kind | None:
+        """Find the kind of a status, or of a status and the code in its body."""
+        coded = any(key.startswith(f"{reply.status} ") for key in self.error_kinds)
+        if coded and reply.content:
+            try:
+                code = find(document_of(reply, "error"), self.error_code, "error")
+            except errors.UnexpectedReply:
+                code = None
+            found = self.error_kinds.get(f"{reply.status} {code}")
+            if found is not None:
+                return found
+        return self.error_kinds.get(str(reply.status))
 
-    def _doubt(self, request: Request, status: int) -> str:
-        """A 404 may also mean that the service has another route than the one assumed."""
-        route = getattr(self, request.operation, None)
-        if status != 404 or not isinstance(route, Route) or route.source != "assumed":  # noqa: PLR2004  # Not found
+    def _open_route(self, request: Request) -> Route | None:
+        """Give the route of a request if the interface does not fix it."""
+        found = getattr(self, request.operation, None)
+        return found if isinstance(found, Route) and found.source in ("assumed", "set") else None
+
+    def _doubt(self, request: Request, status: int, kind: Kind | None) -> str:
+        """Say what else a 404 or 405 may mean: that the service has another route than the one assumed."""
+        if kind not in ("not_found", "table_not_found", "job_not_found") and (kind or status != NOT_ALLOWED):
+            return ""
+        hint = self._open_route(request)
+        if hint is None:
             return ""
         return (
-            f" (or the service does not have {route.method} {route.path}, which is assumed:"
-            f" the connection's wire setting {request.operation!r} overrides it)"
+            f" (or the service does not have {hint.method} {hint.path}, which {_why(hint)}:"
+            f" the connection's wire setting {request.operation!r} overrides it, see docs/wire.md)"
+        )
+
+    def probe_request(self, request: Request, error: errors.TableServiceError) -> Request | None:
+        """Build what tells a missing route from a missing table: the fixed query route, §4.2.
+
+        Returns:
+            The request; None when the error is no 404 of a table, or its route is fixed.
+        """
+        if not isinstance(error, errors.TableNotFound) or self._open_route(request) is None:
+            return None
+        return self.page_request(request.subject.removeprefix("table "), None, 1, 0, "")
+
+    def mismatch(self, request: Request, error: errors.Refused) -> errors.WireMismatch:
+        """Say that a table is there and its route is not.
+
+        Args:
+            request: What was refused, by a route that the interface does not fix.
+            error: How.
+        """
+        hint = self._route(request.operation)
+        text = (
+            f"{request.operation}, {request.subject}: HTTP {error.status}, yet the table is there: the service does"
+            f" not have {hint.method} {hint.path}, which {_why(hint)}. The connection's wire setting"
+            f" {request.operation!r} overrides it, see docs/wire.md"
+        )
+        if request.operation in ("overwrite", "upsert"):
+            text += (
+                f'. If the service takes every later write at {LATER_WRITES}, the setting "wire": "patch" says so;'
+                " a service that ignores update_mode would then append: try it on a scratch table first"
+            )
+        return errors.WireMismatch(
+            text, operation=request.operation, status=error.status, body=error.body, request_id=error.request_id
         )
 
 
-def _overridden(name: str, route: Route, given: Any) -> Route:
-    if isinstance(given, Route):
-        return given
-    try:
-        return route.overridden(given)
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
-
-
-def _storage_error(request: Request, reply: Reply, message: str, known: dict[str, Any]) -> errors.Refused:
-    unmeasured = request.body is not None and request.body.length is None
-    if reply.status == 411 or (reply.status == 501 and unmeasured):  # noqa: PLR2004  # S3 says 501 to chunked
-        return errors.LengthRequired(message, **known)
-    return _server_error(reply, message, known) or errors.StorageRefused(message, **known)
-
-
-def _server_error(reply: Reply, message: str, known: dict[str, Any]) -> errors.ServerError | None:
-    if reply.status not in (408, 429) and reply.status < 500:  # noqa: PLR2004  # 5xx
-        return None
-    return errors.ServerError(message, **known, retry_after=retry_after(reply))
-
-
-def retry_after(reply: Reply) -> float | None:
-    """Read `Retry-After`, seconds or a date, by the server's own clock where it tells its time.
-
-    Returns:
-        Seconds, not negative; None when the header is missing or senseless.
-    """
-    value = reply.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}", value):
-        return float(value)
-    until = _date(value)
-    if until is None:
-        return None
-    now = _date(reply.headers.get("date", "")) or datetime.now(UTC)
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(value: str) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _moment(value: Any, name: str) -> datetime:
-    try:
-        found = _TIME.validate_python(float(value) if _is_digits(value) else value)
-    except ValidationError:
-        raise errors.UnexpectedReply(f"{name} is no time", field=name) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _is_digits(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value) is not None
-
-
-def _lifetime_in(url: str, now: datetime) -> float | None:
-    """Find the expiry in a presigned URL's own parameters: S3 and GCS (date + seconds), Azure (se), S3 v2.
-
-    Returns:
-        Seconds; None when the URL does not tell, or not in a form that is known.
-    """
-    try:
-        query = {name.lower(): values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-        for prefix in ("x-amz-", "x-goog-"):
-            if f"{prefix}date" in query:
-                begun = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-                return (begun - now).total_seconds() + int(query[f"{prefix}expires"])
-        until = query.get("se") or query.get("expires")
-        return (_moment(until, "upload_url") - now).total_seconds() if until else None
-    except (KeyError, ValueError, errors.UnexpectedReply):
-        return None
-
-
-def _document(reply: Reply, operation: str) -> Any:
-    try:
-        return from_json(reply.content, cache_strings="keys", allow_inf_nan=False)
-    except ValueError:
-        raise errors.UnexpectedReply(  # without the body: it may be a bare presigned URL
-            f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes that are no JSON"
-        ) from None
-
-
-def _find(document: Any, pointers: Sequence[str], operation: str) -> Any:
-    """Read the value at whichever pointer has one; two different values contradict each other."""
-    found = [value for pointer in pointers if (value := _at(document, pointer)) is not None]
-    if any(value != found[0] for value in found):
-        raise errors.UnexpectedReply(f"{operation}: the reply holds different values at {', '.join(pointers)}")
-    return found[0] if found else None
-
-
-def _at(document: Any, pointer: str) -> Any:
-    if not pointer:
-        return document if isinstance(document, str) else None
-    for key in pointer.removeprefix("/").split("/"):
-        name = key.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, list):
-            document = document[int(key)] if key.isdecimal() and int(key) < len(document) else None
-        else:
-            document = document.get(name) if isinstance(document, dict) else None
-    return document
-
-
-def _required(document: Any, pointers: Sequence[str], operation: str, name: str) -> str:
-    value = _find(document, pointers, operation)
-    if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
-        raise errors.UnexpectedReply(
-            f"{operation}: the reply holds no {name} at {', '.join(p or 'its top' for p in pointers)}",
-            field=name,
-        )
-    return str(value)
-
-
-def _model(kind: type[_M], document: Any, operation: str) -> _M:
-    try:
-        return kind.model_validate(document)
-    except ValidationError as invalid:
-        raise errors.UnexpectedReply(f"{operation}: {describe(invalid)}") from None
-
-
-def _headers(found: Any) -> dict[str, str]:
-    """Read the header fields of a PUT; its framing is ours to choose, so fields that frame are left out."""
-    fields = {} if found is None else found
-    if not isinstance(fields, dict) or not all(_is_field(name, value) for name, value in fields.items()):
-        raise errors.UnexpectedReply("initiation: upload_headers is no object of header fields", field="upload_headers")
-    framing = ("content-length", "transfer-encoding", "host", "connection")
-    return {name: str(value) for name, value in fields.items() if name.lower() not in framing}
-
-
-def _job(document: Any, operation: str) -> DataJobResponse:
-    """Read a job; its words go to logs and events, so they are made fit for them here."""
-    job = _model(DataJobResponse, _with_reason(document), operation)
-    error = None if job.error is None else _fit(job.error)[:ERROR_TEXT]
-    return job.model_copy(update={"status": _fit(job.status)[:STATUS_TEXT], "error": error})
-
-
-def _is_field(name: str, value: Any) -> bool:
-    return isinstance(value, str | int) and _FIELD.fullmatch(f"{name}: {value}") is not None
-
-
-def _with_reason(document: Any) -> Any:
-    """Make one text of an error that is not text."""
-    if not isinstance(document, dict) or isinstance(document.get("error"), str | None):
-        return document
-    return document | {"error": _reason(document["error"])}
-
-
-def _reason(error: Any) -> str:
-    return str(error.get("message") or error) if isinstance(error, dict) else str(error)
-
-
-def _unsigned(text: str, url: str) -> str:
-    """Take a presigned URL's parameters out of a text: stores like to quote what they refuse."""
-    for _, value in parse_qsl(urlsplit(url).query):
-        if len(value) >= SHORTEST_SECRET:
-            text = text.replace(value, "<redacted>").replace(quote(value, safe=""), "<redacted>")
-    return text
-
-
-def _clean(content: bytes) -> str:
-    """Take as much of an answer as an error keeps."""
-    return _fit(content[:ERROR_TEXT].decode(errors="replace"))
-
-
-def _fit(text: str) -> str:
-    """Make text fit for a log: no control characters."""
-    return _CONTROL.sub(" ", text).strip()
-
-
-def _detail(text: str) -> str:
-    try:
-        document = from_json(text)
-    except ValueError:
-        return text[:200]
-    detail = document.get("detail") if isinstance(document, dict) else None
-    return _fit(detail) if isinstance(detail, str) else text[:200]
+def _why(hint: Route) -> str:
+    return "is assumed" if hint.source == "assumed" else "was set"

@@ -7,12 +7,15 @@ Each is a job of the service. What protects a write across crashes is durability
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, get_args
 
 from airflow_tds.client import errors
 from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT, TRANSFER_TRIES, Calls
-from airflow_tds.client.filters import Filters, simple_expressions
+from airflow_tds.client.filters import Filters
+from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.models import DataJobResponse
 from airflow_tds.client.payloads import Body, Keeper, Payload, body_of
 from airflow_tds.client.wire import Initiation, WriteOperation
@@ -37,6 +40,8 @@ class Writes(Calls):
     ) -> Initiation:
         """Announce a write: its job then waits for the data, and nothing is applied (assumed, §4.2).
 
+        For the strategy `initiate_put` only; `submit_upload` and its kin follow every strategy.
+
         Args:
             operation: `upload`, `append` or `upsert`.
             table_id: The table.
@@ -48,7 +53,7 @@ class Writes(Calls):
 
         Raises:
             Conflict: Upload on a table that has, or ever had, data, §3.1.
-            ValidationFailed: A parameter is invalid.
+            ValidationFailed: A parameter is invalid, or the wire map says another strategy.
         """
         return self.wire.read_initiation(
             await self._call(self.wire.initiate_request(operation, table_id, format, key_columns))
@@ -71,23 +76,26 @@ class Writes(Calls):
             TransportFailed: No complete answer came; `.outcome` says whether data may have arrived.
         """
         body = data if isinstance(data, Body) else body_of(data)
+        await self._deliver(partial(self._put, initiation), body, unknown_length)
+
+    async def _deliver(
+        self, send: Callable[[Body], Coroutine[Any, Any, Reply]], body: Body, unknown_length: UnknownLength
+    ) -> Reply:
+        """Send a payload by a call that takes it; see `send_data` for one whose length is not known."""
         if body.length is not None:
-            await self._put(initiation, body)
-            return
+            return await send(body)
         with Keeper(body) as keeper:
             if unknown_length == "chunked":
                 try:
-                    await self._put(initiation, keeper.body())
+                    return await send(keeper.body())
                 except errors.LengthRequired as refused:
                     log.info("%s; sent again with its length", refused)
-                else:
-                    return
             for _ in keeper.rest():
                 await self._runtime.pause(0.0)  # a stop is seen, and other work of an event loop goes on
-            await self._put(initiation, keeper.measured())
+            return await send(keeper.measured())
 
-    async def _put(self, initiation: Initiation, body: Body) -> None:
-        await self._call(self.wire.put_request(initiation, body, limit=self.transfer_timeout), TRANSFER_TRIES)
+    async def _put(self, initiation: Initiation, body: Body) -> Reply:
+        return await self._call(self.wire.put_request(initiation, body, limit=self.transfer_timeout), TRANSFER_TRIES)
 
     async def _submit(
         self,
@@ -99,10 +107,23 @@ class Writes(Calls):
         unknown_length: UnknownLength,
         key_columns: str | Sequence[str] | None = None,
     ) -> str:
-        body = body_of(data)
+        """Submit a write by the strategy that the wire map says for it; give the job's id."""
+        body, wire, asked = body_of(data), self.wire, (operation, table_id, data_format, key_columns)
+        strategy = wire.strategy(operation)
+        if strategy == "direct":
+            send = partial(self._send_direct, wire.direct_request(*asked))
+            return wire.read_job_id(await self._deliver(send, body, unknown_length), operation)
+        if strategy == "put_commit":
+            presigned = wire.read_presigned(await self._call(wire.presign_request(*asked)))
+            await self.send_data(presigned, body, unknown_length=unknown_length)
+            commit = wire.commit_request(*asked, presigned.upload_object)
+            return wire.read_job_id(await self._call(commit), operation)
         initiation = await self.initiate(operation, table_id, data_format, key_columns)
         await self.send_data(initiation, body, unknown_length=unknown_length)
         return initiation.job_id
+
+    async def _send_direct(self, request: Request, body: Body) -> Reply:
+        return await self._call(replace(request, body=body, limit=self.transfer_timeout))
 
     async def submit_upload(
         self,
@@ -411,7 +432,7 @@ class Writes(Calls):
             ValidationFailed: There is no filter, or one that cannot be written as a simple filter.
             TableNotFound: There is no such table.
         """
-        await self._call(self.wire.delete_request(table_id, simple_expressions(filters)))
+        await self._call(self.wire.delete_request(table_id, filters))
 
     async def truncate(self, table_id: str) -> None:
         """Ask for all rows of a table to be removed; it takes effect later, §3.1.

@@ -269,6 +269,11 @@ def test_statistics_are_read() -> None:
     assert WIRE.read_info(answer({"row_count": "7"})).row_count == 7
 
 
+def test_statistics_are_an_object() -> None:
+    with pytest.raises(errors.UnexpectedReply, match="info: "):
+        WIRE.read_info(answer([7]))
+
+
 def test_statistics_that_cannot_be_read_are_an_error_that_names_the_field() -> None:
     with pytest.raises(errors.UnexpectedReply, match="info: row_count"):
         WIRE.read_info(answer({"row_count": "many"}))
@@ -382,7 +387,158 @@ def test_a_poll_that_says_ok_and_nothing_readable_is_an_error() -> None:
         WIRE.read_poll(Reply(200, content=b"a,b"))
 
 
+@pytest.mark.parametrize(
+    ("setting", "document"),
+    [
+        ({"row_count": "/stats/rows"}, {"stats": {"rows": "7"}}),
+        ({"row_count": ["/n", "/rows"]}, {"rows": 7, "row_count": 9}),
+    ],
+)
+def test_statistics_may_stand_elsewhere(setting: Any, document: Any) -> None:
+    assert Wire.from_setting(setting).read_info(answer(document)).row_count == 7
+
+
+def test_what_else_a_reply_holds_is_kept() -> None:
+    info = Wire.from_setting({"row_count": "/stats/rows"}).read_info(answer({"stats": {"rows": 7}, "x": 1}))
+
+    assert info.model_extra == {"stats": {"rows": 7}, "x": 1}
+
+
+def test_a_name_that_was_moved_is_not_read_at_its_old_place() -> None:
+    assert Wire.from_setting({"row_count": "/rows"}).read_info(answer({"row_count": 7})).row_count is None
+
+
+@pytest.mark.parametrize("moment", [1767226200, "1767226200", 1767226200000, "2026-01-01T00:10:00Z"])
+def test_the_time_of_the_last_update_is_iso_or_epoch(moment: Any) -> None:
+    found = WIRE.read_info(answer({"last_updated": moment})).last_updated
+
+    assert found is not None
+    assert found.isoformat() == "2026-01-01T00:10:00+00:00"
+
+
+@pytest.mark.parametrize("files", [["a", "b"], 2, "2"])
+def test_data_files_are_a_list_or_their_number(files: Any) -> None:
+    assert WIRE.read_info(answer({"data_files": files})).data_files in (["a", "b"], 2)
+
+
+def test_the_record_of_a_job_may_have_other_names_and_words() -> None:
+    wire = Wire.from_setting(
+        {"job_status": "/job/state", "job_error": "/job/fault", "completed": ["DONE", "OK"], "failed": "BROKEN"}
+    )
+
+    assert wire.read_job(answer({"job": {"state": "done"}})).status == "COMPLETED"
+    assert wire.read_job(answer({"job": {"state": "COMPLETED"}})).status == "COMPLETED"
+    broken = wire.read_job(answer({"job": {"state": "Broken", "fault": {"message": "why"}}}))
+    assert (broken.status, broken.error) == ("FAILED", "why")
+
+
+def test_a_page_may_have_other_names_and_rows_as_lists() -> None:
+    wire = Wire.from_setting(
+        {
+            "items": "/data/rows",
+            "columns": "/data/columns",
+            "total_count": "/total",
+            "has_next": "/more",
+            "etag": [],
+            "etag_header": "X-Snapshot",
+        }
+    )
+    document = {"data": {"rows": [[1, "x"]], "columns": ["a", "b"]}, "total": "5", "more": "true", "etag": "old"}
+
+    page = wire.read_page(answer(document, **{"x-snapshot": "s1"}))
+
+    assert page is not None
+    assert (page.items, page.etag) == ([{"a": 1, "b": "x"}], "s1")
+    assert (page.metadata.total_count, page.metadata.has_next) == (5, True)
+
+
+@pytest.mark.parametrize("document", [{"items": [[1]], "c": ["a", "b"]}, {"items": [1], "c": ["a"]}, {"items": [[1]]}])
+def test_rows_that_do_not_fit_their_columns_are_an_error(document: dict[str, Any]) -> None:
+    document["metadata"] = {"has_next": False}
+
+    with pytest.raises(errors.UnexpectedReply, match="columns and rows do not fit"):
+        Wire.from_setting({"columns": "/c"}).read_page(answer(document))
+
+
+def test_a_put_may_have_fixed_headers() -> None:
+    wire = Wire.from_setting({"put_headers": {"x-ms-blob-type": "BlockBlob", "x-a": "b"}})
+
+    request = wire.put_request(Initiation("j1", SecretUrl(URL), {"x-a": "c"}), body_of(b""), limit=1.0)
+
+    assert request.headers == {"x-ms-blob-type": "BlockBlob", "x-a": "c"}
+
+
+@pytest.mark.parametrize(("given", "sent"), [("csv", "CSV"), ("parquet", "parquet")])
+def test_the_format_of_a_file_query_has_its_token(given: Any, sent: str) -> None:
+    wire = Wire.from_setting({"format_tokens": {"csv": "CSV"}})
+
+    assert wire.start_query_request(CrossQueryRequest(table_id="t", format=given)).json["format"] == sent
+
+
+class _Unusual(Wire):
+    """A form that settings cannot say: a job's number inside a text."""
+
+    def read_job_id(self, reply: Reply, operation: str = "") -> str:
+        return reply.headers["x-started"].partition("#")[2]
+
+
+def test_a_subclass_may_replace_one_reader() -> None:
+    wire = _Unusual.from_setting({"info": "GET /i/{table_id}"})
+
+    assert wire.read_job_id(Reply(200, {"x-started": "job#7"})) == "7"
+    assert wire.info_request("t").target == "/i/t"
+
+
 # ---- errors
+
+
+KINDS = Wire.from_setting(
+    {
+        "error_kinds": {
+            "410": "not_found",
+            "400": "refused",
+            "400 NO_TABLE": "table_not_found",
+            "400 NO_JOB": "job_not_found",
+            "200 BUSY": "unavailable",
+            "418": "validation",
+        },
+        "error_code": "/fault/code",
+        "error_detail": ["/fault/text", "/detail"],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (410, None, errors.TableNotFound),
+        (400, "NO_TABLE", errors.TableNotFound),
+        (400, "NO_JOB", errors.JobNotFound),
+        (400, "OTHER", errors.Refused),
+        (200, "BUSY", errors.ServerError),
+        (409, "NO_JOB", errors.Conflict),
+        (411, None, errors.LengthRequired),
+        (418, None, errors.ValidationFailed),
+        (503, None, errors.ServerError),
+    ],
+)
+def test_a_kind_of_error_is_a_status_or_a_status_with_a_code(status: int, code: str | None, kind: type) -> None:
+    content = json.dumps({"fault": {"code": code, "text": "why"}}).encode()
+
+    error = KINDS.error(KINDS.info_request("t"), Reply(status, content=content))
+
+    assert type(error) is kind
+    assert f"HTTP {status}: why" in str(error)
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b'{"fault": {"code": "FINE"}}'])
+def test_a_success_without_a_known_code_is_no_error(content: bytes) -> None:
+    assert KINDS.error(KINDS.info_request("t"), Reply(200, content=content)) is None
+
+
+def test_statuses_of_invalid_parameters_are_told() -> None:
+    assert Wire().validation == (400, 422)
+    assert KINDS.validation == (422, 418)
 
 
 def error_of(request: Request, reply: Reply) -> errors.TableServiceError:

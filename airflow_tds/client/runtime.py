@@ -18,6 +18,7 @@ import logging
 import re
 import socket
 import ssl
+import struct
 import threading
 import time
 import uuid
@@ -67,6 +68,8 @@ _NOT_SENT = (
     httpx.UnsupportedProtocol,
 )
 _BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+#: Closed with this option, a connection is reset: the other side sees at once that the transfer was given up.
+_RESET = struct.pack("ii", 1, 0)
 #: A header field that can be sent.
 _FIELD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+: (?! )[\x20-\x7e]*")
 
@@ -402,16 +405,25 @@ def _socket(response: httpx.Response) -> socket.socket | None:
 
 
 def _from_socket(wire: socket.socket, left: int, guard: _Guard) -> Iterator[memoryview]:
-    """Read into one buffer, and give views of it: each is good until the next one is asked for."""
-    view, have = memoryview(bytearray(DIRECT_PIECE)), 0
-    while left:
+    """Read into one buffer, and give views of it: each is good until the next one is asked for.
+
+    What came before a break is given too, so that a resumed result need not bring it again.
+    """
+    view, have, broken = memoryview(bytearray(DIRECT_PIECE)), 0, None
+    while left and broken is None:
         wire.settimeout(guard.patience)
         due = time.monotonic() + DIRECT_SECONDS
-        while left and have < DIRECT_PIECE and (not have or time.monotonic() < due):
-            size = _received(wire, view[have:], left)
-            have, left = have + size, left - size
-        yield view[:have]
+        try:
+            while left and have < DIRECT_PIECE and (not have or time.monotonic() < due):
+                size = _received(wire, view[have:], left)
+                have, left = have + size, left - size
+        except httpx.HTTPError as error:
+            broken = error
+        if have:
+            yield view[:have]
         have = 0
+    if broken is not None:
+        raise broken
 
 
 def _received(wire: socket.socket, free: memoryview, left: int) -> int:
@@ -464,7 +476,8 @@ class _Reached:
         wire = self._stream.get_extra_info("socket") if self._stream is not None else None
         with suppress(OSError):  # it may have ended by itself
             if wire is not None:
-                socket.socket.shutdown(wire, socket.SHUT_RDWR)
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                socket.socket.shutdown(wire, socket.SHUT_RDWR)  # of the socket below TLS: it says no goodbye
 
 
 _ours = contextvars.ContextVar("ours", default=False)
@@ -728,6 +741,7 @@ class AsyncRuntime:
             if not job.cancel():
                 reached.break_off()
                 await asyncio.wait([done])
+                done.exception()  # it ended because it was told to; what it says of that is no news
             raise
 
     async def pause(self, seconds: float) -> None:

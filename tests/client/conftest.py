@@ -7,7 +7,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,10 +35,12 @@ class Seen:
 class RawServer:
     """Answers each request with the next of `answers`, byte for byte, then closes; without one it just closes.
 
+    An answer may be a callable that gives bytes, or pieces that are sent one after the other.
+
     With `keep`, the bodies of requests are kept; without, only their size.
     """
 
-    answers: list[bytes | Callable[[], bytes]] = field(default_factory=list)
+    answers: list[bytes | Callable[[], bytes | Iterable[bytes]]] = field(default_factory=list)
     context: ssl.SSLContext | None = None
     keep: bool = True
     seen: list[Seen] = field(default_factory=list)
@@ -88,7 +90,9 @@ class RawServer:
             seen.whole = seen.headers.get("transfer-encoding") == "chunked" or seen.size == int(
                 seen.headers.get("content-length", 0)
             )
-        connection.sendall(answer() if callable(answer) else answer)
+        given = answer() if callable(answer) else answer
+        for piece in [given] if isinstance(given, bytes) else given:
+            connection.sendall(piece)
 
 
 def _body(read: Callable[[int], bytes], readline: Callable[[], bytes], headers: dict[str, str]) -> Iterator[bytes]:

@@ -55,7 +55,7 @@ FILES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".").removesuffix("__init__").rstrip("."): path
     for path in PACKAGE.rglob("*.py")
 }
-LOCAL = [name for name in FILES if name.split(".")[0] == "local"]
+LOCAL = [name for name in FILES if name.split(".")[0] in ("local", "testing")]
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -135,8 +135,8 @@ class Settings:
         try:
             overrides = json.loads(value) if isinstance(value, str) else value
         except ValueError:
-            overrides = None
-        if not isinstance(overrides, Mapping):
+            overrides = value  # a profile's name
+        if not isinstance(overrides, Mapping | str):
             raise ValidationFailed("connection extra 'wire' is a mapping of overrides, or the same as JSON")
         return Wire.from_setting(overrides)
 

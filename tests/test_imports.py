@@ -28,6 +28,7 @@ ORDER = (
     "client.refusals",
     "client.forms",
     "client.wire",
+    "client.silences",
     "client.waiting",
     "client.runtime",
     "client.calls",

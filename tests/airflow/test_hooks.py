@@ -64,7 +64,16 @@ def test_the_wire_map_is_a_mapping_or_its_json(wire: Any) -> None:
     assert settings({"wire": wire}, host="h").wire().job_id == ("/job",)
 
 
-@pytest.mark.parametrize("wire", ["[]", "no json", 7])
+def test_the_wire_map_may_be_a_profiles_name() -> None:
+    assert settings({"wire": "patch"}, host="h").wire().upsert.method == "PATCH"
+
+
+def test_what_is_no_profile_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValidationFailed, match="'no json' is no profile; known: routes, patch"):
+        settings({"wire": "no json"}, host="h").wire()
+
+
+@pytest.mark.parametrize("wire", ["[]", 7])
 def test_a_wire_map_of_another_kind_is_refused(wire: Any) -> None:
     with pytest.raises(ValidationFailed, match="'wire' is a mapping"):
         settings({"wire": wire}, host="h").wire()

@@ -73,6 +73,9 @@ class WriteOnce(Once):
         write: What was asked for.
         policy: What the connection says of the service.
         choices: What a person has decided beforehand.
+
+    Raises:
+        ValidationFailed: The wire map says a strategy for the operation by which no job is known beforehand.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class WriteOnce(Once):
         policy: Policy,
         choices: Choices = Choices(),  # noqa: B008  # frozen
     ) -> None:
+        client.wire.check_initiate_put(write.op)
         super().__init__(client, store, generation, log, choices=choices)
         self._write = write
         self._policy = policy

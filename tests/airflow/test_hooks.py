@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection
 
+from airflow_tds.client.access import Timeouts, Tls
+from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials
 from airflow_tds.client.errors import Unauthorized, ValidationFailed
 from airflow_tds.hooks import TdsHook, settings_of
 from airflow_tds.local import Service
@@ -106,6 +108,73 @@ def test_a_flag_may_be_text(value: Any, atomic: bool | None) -> None:
 def test_a_flag_of_another_kind_is_refused() -> None:
     with pytest.raises(ValidationFailed, match="is true or false, not 'maybe'"):
         settings({"failed_jobs_are_atomic": "maybe"}, host="h").policy()
+
+
+@pytest.mark.parametrize(
+    ("extra", "fields", "kind"),
+    [
+        ({}, {}, type(None)),
+        ({"auth": "basic"}, {}, type(None)),
+        ({}, {"password": "s"}, Bearer),
+        ({}, {"login": "me", "password": "s"}, Basic),
+        ({"auth": "bearer"}, {"login": "me", "password": "s"}, Bearer),
+        ({"auth": "api_key"}, {"password": "s"}, ApiKey),
+        ({"api_key_header": "X-Key"}, {"login": "me", "password": "s"}, ApiKey),
+        ({"token_url": "https://idp/token", "scope": "all"}, {"login": "me", "password": "s"}, ClientCredentials),
+    ],
+)
+def test_what_is_set_tells_the_kind_of_credentials(extra: dict[str, Any], fields: dict[str, str], kind: type) -> None:
+    assert type(settings(extra, host="h", **fields).access().credentials) is kind
+
+
+def test_an_api_key_goes_into_the_field_that_is_set() -> None:
+    assert settings({"api_key_header": "X-Key"}, host="h", password="s").access().credentials.fields() == {"X-Key": "s"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"auth": "kerberos"}, "'auth' is bearer, api_key, basic or oauth2, not 'kerberos'"),
+        ({"auth": "oauth2"}, "'oauth2' needs the extra token_url"),
+        ({"token_url": "https://idp"}, "'oauth2' needs the extra token_url, login"),
+        ({"insecure_tls": "perhaps"}, "'insecure_tls' is true or false"),
+        ({"minimum_rate": "fast"}, "'minimum_rate' is a number"),
+        ({"read_timeout": 0}, "read is a number above zero"),
+    ],
+)
+def test_an_extra_that_does_not_fit_is_named(extra: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationFailed, match=why):
+        settings(extra, host="h", password="s").access()
+
+
+def test_the_extras_reach_the_client() -> None:
+    extra = {
+        "ca_bundle": "ca.pem",
+        "client_certificate": "me.pem",
+        "client_key": "me.key",
+        "client_key_password": "s3cret",
+        "insecure_tls": "true",
+        "storage_ca_bundle": "store.pem",
+        "proxy": "http://proxy:1",
+        "storage_proxy": "none",
+        "storage_hosts": "a.example.com, b.example.com",
+        "connect_timeout": 1,
+        "read_timeout": 2,
+        "transfer_timeout": 3,
+        "download_timeout": 4,
+        "minimum_rate": 0,
+    }
+    access = settings(extra, host="h").access()
+
+    assert access.tls == Tls("ca.pem", "me.pem", "me.key", "s3cret", insecure=True)
+    assert access.storage_tls == Tls("store.pem", insecure=True)
+    assert (access.proxy, access.storage_proxy) == ("http://proxy:1", "none")
+    assert access.storage_hosts == ("a.example.com", "b.example.com")
+    assert access.timeouts == Timeouts(connect=1, read=2, transfer=3, download=4, minimum_rate=0)
+
+
+def test_storage_hosts_may_be_a_list() -> None:
+    assert settings({"storage_hosts": ["a", "b"]}, host="h").access().storage_hosts == ("a", "b")
 
 
 def test_settings_do_not_show_the_token() -> None:

@@ -56,11 +56,14 @@ log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_STATUS: dict[type[errors.Refused], int] = {
-    errors.Unauthorized: 401,
-    errors.Forbidden: 403,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
+#: The wire map's words for what is refused, the most special first; the map says the status of each.
+_KINDS: dict[type[errors.Refused], tuple[str, ...]] = {
+    errors.Unauthorized: ("unauthorized",),
+    errors.Forbidden: ("forbidden",),
+    errors.TableNotFound: ("table_not_found", "not_found"),
+    errors.JobNotFound: ("job_not_found", "not_found"),
+    errors.Conflict: ("conflict",),
+    errors.ValidationFailed: ("validation",),
 }
 #: Statements that may run for requests at once.
 _THREADS = 4
@@ -360,8 +363,9 @@ class _Api:
         return found[0]
 
     def _refusal(self, refused: errors.Refused) -> Response:
-        invalid = self._settings.wire.validation[-1]
-        status = next((code for kind, code in _STATUS.items() if isinstance(refused, kind)), invalid)
+        kinds = next(words for kind, words in _KINDS.items() if isinstance(refused, kind))
+        said = {word: int(code) for code, word in self._settings.wire.error_kinds.items() if code.isdigit()}
+        status = next((said[word] for word in kinds if word in said), 400)
         headers = {"WWW-Authenticate": "Bearer"} if isinstance(refused, errors.Unauthorized) else None
         return JSONResponse({"detail": str(refused)}, status, headers)
 

@@ -157,3 +157,16 @@ def test_an_overridden_route_is_served_in_place_of_the_default() -> None:
         assert other.url.endswith("/api/v1")
         assert httpx.delete(f"{other.url}/v2/t/rows", headers=headers).status_code == 202
         assert httpx.post(f"{other.url}/tables/t/data/truncate", headers=headers).status_code == 404
+
+
+def test_a_refusal_has_the_status_that_the_wire_map_says() -> None:
+    wire = Wire.from_setting({"error_kinds": {"418": "validation", "410": "table_not_found", "409": "refused"}})
+    with Service(tables=["t"], token="token", wire=wire) as other:
+        calling = Caller(other.url, "token")
+        statuses = [calling.initiate("append", table, "xml").status_code for table in ("t", "nowhere")]
+        assert statuses == [418, 418]
+        assert calling.initiate("append", "nowhere").status_code == 410
+        assert calling.http.get("/data/jobs/nothing").status_code == 404
+        calling.write("upload", "t", b"a\n1\n")
+        assert calling.initiate("upload", "t").status_code == 400
+        calling.close()

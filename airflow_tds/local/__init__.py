@@ -20,6 +20,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     requests, rights    what callers send, read strictly; what each may do
     faults              what goes wrong on purpose
     connection          an Airflow connection to a service, ready to paste
+    refusals, openapi   what is refused, as an answer; the routes as an OpenAPI document
     app, service        HTTP, and the whole as an object that starts and stops
 """
 

@@ -31,10 +31,12 @@ from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.faults import Faults, FaultyRoute
 from airflow_tds.local.filters import matching, parse_simple
+from airflow_tds.local.openapi import document
 from airflow_tds.local.pages import Pages
 from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Kind
+from airflow_tds.local.refusals import answer
 from airflow_tds.local.requests import (
     DeleteBody,
     FaultBody,
@@ -56,15 +58,7 @@ log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-#: The wire map's words for what is refused, the most special first; the map says the status of each.
-_KINDS: dict[type[errors.Refused], tuple[str, ...]] = {
-    errors.Unauthorized: ("unauthorized",),
-    errors.Forbidden: ("forbidden",),
-    errors.TableNotFound: ("table_not_found", "not_found"),
-    errors.JobNotFound: ("job_not_found", "not_found"),
-    errors.Conflict: ("conflict",),
-    errors.ValidationFailed: ("validation",),
-}
+_WRITES: tuple[Kind, ...] = ("upload", "append", "overwrite", "upsert")
 #: Statements that may run for requests at once.
 _THREADS = 4
 
@@ -124,10 +118,7 @@ def build_app(
     wire, base = settings.wire, settings.base_path
     operations: dict[str, Endpoint] = {
         "info": api.info,
-        "upload": partial(api.write, "upload"),
-        "append": partial(api.write, "append"),
-        "overwrite": partial(api.write, "overwrite"),
-        "upsert": partial(api.write, "upsert"),
+        **{kinds[0]: partial(api.write, kinds) for kinds in _sharing(wire)},
         "delete_rows": api.delete_rows,
         "truncate": api.truncate,
         "get_job": api.get_job,
@@ -148,9 +139,24 @@ def build_app(
         _faulty("put_payload", "PUT", PATHS["put_payload"], storage.put_payload, faults),
         _faulty("get_result", "GET", PATHS["get_result"], storage.get_result, faults),
     ]
+
+    async def openapi(request: Request) -> Response:  # noqa: ARG001  # an endpoint
+        return JSONResponse(document(routes, wire))
+
+    routes.append(_route("openapi", "GET", f"{base}/openapi.json", openapi))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
     app.router.redirect_slashes = False  # a 307 means that a result is ready, §4.2
     return _Recorder(app, requests)
+
+
+def _sharing(wire: Wire) -> list[tuple[Kind, ...]]:
+    """Give the writes, those together that the wire map sends to one route."""
+    sharing: dict[tuple[str, str], tuple[Kind, ...]] = {}
+    for kind in _WRITES:
+        route = getattr(wire, kind)
+        place = (route.method, route.path)
+        sharing[place] = (*sharing.get(place, ()), kind)
+    return list(sharing.values())
 
 
 def _route(name: str, method: str, path: str, endpoint: Endpoint) -> Route:
@@ -187,7 +193,7 @@ class _Api:
                 request.state.rights = self._rights(request)
                 return await endpoint(request)
             except errors.Refused as refused:
-                return self._refusal(refused)
+                return answer(self._settings.wire, refused)
             except duckdb.Error as failure:
                 return _unavailable(failure)
 
@@ -208,9 +214,15 @@ class _Api:
             }
         )
 
-    async def write(self, kind: Kind, request: Request) -> Response:
+    async def write(self, kinds: Sequence[Kind], request: Request) -> Response:
+        """Start a write; where several share a route, the body says which, and the first is meant if it does not."""
         table_id = _writable(request)
-        spec = self._write_spec(kind, table_id, await body_of(request, WriteBody))
+        asked = await body_of(request, WriteBody)
+        kind = asked.update_mode or kinds[0]
+        if kind not in kinds:
+            raise errors.ValidationFailed(f"update_mode: {kind!r} at the route of {' and '.join(kinds)}")
+        request.scope["operation"] = kind
+        spec = self._write_spec(kind, table_id, asked)
         fault = self._faults.take(kind, of_job=True)
         spec |= {"fault": fault.job} if fault else {}
         lifetime = self._settings.upload_url_lifetime
@@ -325,8 +337,6 @@ class _Api:
         """Check what a write asks for, and give what its job has to know."""
         if asked.format not in FORMATS:
             raise errors.ValidationFailed(f"format: {asked.format!r} is none of {', '.join(FORMATS)}")
-        if asked.update_mode not in (None, kind):
-            raise errors.ValidationFailed(f"update_mode: {asked.update_mode!r} at the route of {kind}")
         if kind != "upsert":
             if asked.key_columns is not None:
                 raise errors.ValidationFailed(f"key_columns: {kind} takes none")
@@ -361,13 +371,6 @@ class _Api:
         if not found:
             raise errors.Unauthorized("a valid bearer token is needed")
         return found[0]
-
-    def _refusal(self, refused: errors.Refused) -> Response:
-        kinds = next(words for kind, words in _KINDS.items() if isinstance(refused, kind))
-        said = {word: int(code) for code, word in self._settings.wire.error_kinds.items() if code.isdigit()}
-        status = next((said[word] for word in kinds if word in said), 400)
-        headers = {"WWW-Authenticate": "Bearer"} if isinstance(refused, errors.Unauthorized) else None
-        return JSONResponse({"detail": str(refused)}, status, headers)
 
 
 class _Recorder:

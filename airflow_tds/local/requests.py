@@ -18,7 +18,17 @@ from airflow_tds.client.models import describe
 from airflow_tds.local.filters import parse_simple
 from airflow_tds.local.pages import Asked
 
-__all__ = ["DeleteBody", "FaultBody", "TableBody", "WriteBody", "asked_page", "body_of", "id_of", "names_snapshot"]
+__all__ = [
+    "DeleteBody",
+    "FaultBody",
+    "PageQuery",
+    "TableBody",
+    "WriteBody",
+    "asked_page",
+    "body_of",
+    "id_of",
+    "names_snapshot",
+]
 
 #: Rows of a page where the request does not say.
 _DEFAULT_LIMIT = 1000
@@ -65,7 +75,7 @@ def _digits(value: object) -> object:
     return value
 
 
-class _PageQuery(BaseModel):
+class PageQuery(BaseModel):
     """The parameters of a JSON query, §4.1 (names assumed)."""
 
     model_config = ConfigDict(extra="forbid")
@@ -109,7 +119,7 @@ def asked_page(request: Request) -> Asked:
     try:
         given = parse_qs(request.url.query, keep_blank_values=True, errors="strict")
         single = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
-        asked = _PageQuery.model_validate(single | {"filters": given.get("filters", [])})
+        asked = PageQuery.model_validate(single | {"filters": given.get("filters", [])})
     except UnicodeDecodeError:
         raise ValidationFailed("the query is not valid UTF-8") from None
     except ValidationError as invalid:

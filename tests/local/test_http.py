@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -169,4 +170,19 @@ def test_a_refusal_has_the_status_that_the_wire_map_says() -> None:
         assert calling.http.get("/data/jobs/nothing").status_code == 404
         calling.write("upload", "t", b"a\n1\n")
         assert calling.initiate("upload", "t").status_code == 400
+        calling.close()
+
+
+def test_writes_that_share_a_route_are_told_apart_by_their_mode() -> None:
+    with Service(tables=["t"], token="token", wire=Wire.from_setting({"profile": "patch"})) as other:
+        calling = Caller(other.url, "token")
+        for mode, data in ((None, b"a,b\n1,x\n"), ("append", b"a,b\n2,x\n"), ("upsert", b"a,b\n2,y\n")):
+            body: dict[str, Any] = {"update_mode": mode} | ({"key_columns": "a"} if mode == "upsert" else {})
+            calling.write("append", "t", data, **body)
+        assert [(row["a"], row["b"]) for row in calling.rows("t")] == [(1, "x"), (2, "y")]
+        calling.write("append", "t", b"a,b\n3,z\n", update_mode="overwrite")
+        assert calling.rows("t") == [{"a": 3, "b": "z"}]
+        assert calling.initiate("upsert", "t", key_columns="a").status_code == 404
+        started = [record.operation for record in other.requests if record.method == "PATCH"]
+        assert started == ["append", "append", "upsert", "overwrite"]
         calling.close()

@@ -1,0 +1,106 @@
+"""The OpenAPI document: every route, nothing else, and what it says is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from caller import Caller
+
+from airflow_tds.client.wire import Wire
+from airflow_tds.local import Service
+
+
+@pytest.fixture(scope="module")
+def served(service: Service) -> dict[str, Any]:
+    """The document, as everybody may read it."""
+    document: dict[str, Any] = httpx.get(f"{service.url}/openapi.json").json()
+    return document
+
+
+def lines(document: dict[str, Any]) -> set[str]:
+    return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+
+ROUTES = {
+    "DELETE /admin/faults",
+    "GET /admin/faults",
+    "GET /admin/requests",
+    "GET /data/jobs/{job_id}",
+    "GET /data/query/{job_id}",
+    "GET /openapi.json",
+    "GET /storage/results/{job_id}",
+    "GET /tables/{table_id}/data/info",
+    "GET /tables/{table_id}/data/query",
+    "PATCH /tables/{table_id}/data",
+    "POST /admin/faults",
+    "POST /admin/tables",
+    "POST /data/queries",
+    "POST /tables/{table_id}/data/delete",
+    "POST /tables/{table_id}/data/overwrite",
+    "POST /tables/{table_id}/data/truncate",
+    "POST /tables/{table_id}/data/upload",
+    "POST /tables/{table_id}/data/upsert",
+    "PUT /storage/payloads/{job_id}",
+}
+
+
+def test_it_holds_every_route_and_nothing_else(served: dict[str, Any]) -> None:
+    assert lines(served) == ROUTES
+
+
+def test_it_follows_the_wire_map() -> None:
+    with Service(wire=Wire.from_setting({"truncate": "DELETE /v2/{table_id}/rows"}), base_path="/api") as other:
+        found = lines(httpx.get(f"{other.url}/openapi.json").json())
+    assert "DELETE /api/v2/{table_id}/rows" in found
+    assert not {line for line in found if line.endswith("/truncate")}
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        yield from ([part["$ref"]] if "$ref" in part else [])
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from references(each)
+
+
+def test_every_schema_that_it_names_is_in_it(served: dict[str, Any]) -> None:
+    schemas = {f"#/components/schemas/{name}" for name in served["components"]["schemas"]}
+    assert set(references(served)) <= schemas
+    assert served["openapi"].startswith("3.1")
+
+
+def test_every_answer_of_a_working_day_is_one_that_it_tells(
+    service: Service, caller: Caller, table: str, served: dict[str, Any]
+) -> None:
+    caller.write("upload", table, b"a\n1\n")
+    caller.initiate("upload", table)
+    caller.write("append", table, b"a\n1\n")
+    caller.write("overwrite", table, b"a\n1\n")
+    caller.write("upsert", table, b"a\n1\n", key_columns="a")
+    caller.initiate("upsert", table)
+    caller.rows(table)
+    etag = caller.http.get(f"/tables/{table}/data/query").headers["etag"]
+    for query, header in (("", etag), ("?limit=0", "")):
+        caller.http.get(f"/tables/{table}/data/query{query}", headers={"If-None-Match": header})
+    caller.http.post(f"/tables/{table}/data/delete", json={"filters": ["a:eq:1"]})
+    caller.http.post(f"/tables/{table}/data/delete", json={})
+    caller.truncate(table)
+    for path in ("/data/jobs/none", "/data/query/none", "/tables/none/data/info", "/admin/requests"):
+        caller.http.get(path)
+        httpx.get(service.url + path)
+    told = {
+        each["operationId"]: set(each["responses"]) for methods in served["paths"].values() for each in methods.values()
+    }
+    given = {(record.operation, str(record.status)) for record in service.requests if record.operation}
+    assert {(operation, status) for operation, status in given if status not in told[operation]} == set()
+    assert len(given) > 20
+
+
+def test_its_statuses_are_those_of_the_wire_map() -> None:
+    with Service(wire=Wire.from_setting({"error_kinds": {"418": "validation"}})) as other:
+        upload = httpx.get(f"{other.url}/openapi.json").json()["paths"]["/tables/{table_id}/data/upload"]["post"]
+    assert {"418", "409", "404", "403", "401"} <= set(upload["responses"])

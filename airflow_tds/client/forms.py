@@ -53,7 +53,7 @@ class Forms(BaseModel):
         "initiate_put",
         **_PLACES | {"key_columns": "body /key_columns"},
     )
-    presign: Route = route("POST /tables/{table_id}/data/uploads", format="body /format")
+    presign: Route = route("POST /tables/{table_id}/data/uploads", table_id=None, format="body /format")
     delete_rows: Route = route("POST /tables/{table_id}/data/delete", "assumed", "if_unsent", filters="body /filters")
     truncate: Route = route("POST /tables/{table_id}/data/truncate", "assumed", "if_unsent")
     get_job: Route = route("GET /data/jobs/{job_id}")

@@ -212,12 +212,14 @@ class Route(BaseModel):
         return Route.model_validate(dict(self) | update | {"places": merged})
 
     def _usual(self, strategy: str | None) -> Mapping[str, Place | None]:
-        """Give the places of this route under another strategy: beside a payload nothing travels in the body."""
+        """Give the places of this route under another strategy.
+
+        Beside a payload nothing travels in the body; its format is said by its Content-Type.
+        """
         if strategy != "direct" or self.strategy == "direct":
             return self.places
-        beside = {"format": Place(where="header", name="Content-Type", style="media")}
         return {
-            name: None if at is None else beside.get(name, Place(where="query", name=name))
+            name: None if at is None or name == "format" else Place(where="query", name=name)
             for name, at in self.places.items()
         }
 

@@ -218,7 +218,7 @@ table is there, and raises `WireMismatch`, which names the key to set. Nothing f
   "truncate": "DELETE /tables/{table_id}/rows",
   "append": {
     "strategy": "direct",
-    "places": {"format": "header Content-Type media", "update_mode": "query mode"}
+    "places": {"update_mode": "query mode"}
   },
   "job_id": ["/job/id"],
   "error_kinds": {"400 NO_TABLE": "table_not_found"}
@@ -235,7 +235,8 @@ table is there, and raises `WireMismatch`, which names the key to set. Nothing f
 - A **pointer** is a JSON pointer into a reply, or a list of them; the empty one is a bare JSON string.
 - **Strategies** of a write: `initiate_put` (the answer names a job and a presigned URL; then PUT), `put_commit` (a
   presigned URL from the route `presign`; PUT; then the write's own route names the object and answers the job id),
-  `direct` (the payload is the body of the write's own request; what else travels goes to query and headers). The
+  `direct` (the payload is the body of the write's own request, its format the Content-Type; the rest travels in the
+  query, or where `places` says). The
   client follows all three. The operators need `initiate_put`, whose job is known before the data is sent, and refuse
   the others before anything is sent.
 - **Profiles** are sets of overrides with a name; `"wire": "patch"` is short for `{"profile": "patch"}`.

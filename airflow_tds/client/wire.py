@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -56,6 +56,8 @@ WriteOperation = Literal["upload", "append", "overwrite", "upsert"]
 
 #: The most rows that one page may hold, §8.
 LARGEST_PAGE = 10_000
+#: The media type of a format that has none.
+UNKNOWN_MEDIA = "application/octet-stream"
 #: "The table has not changed", §4.2 rule 3.
 NOT_MODIFIED = 304
 #: "The path is there, the method is not": certainly another route than the one assumed.
@@ -162,7 +164,8 @@ class Wire(Forms):
     ) -> Request:
         """Ask where to PUT the data of a write that is committed afterwards; arguments as for `initiate_request`."""
         self._write(operation, data_format, key_columns)  # refused now, not after the data is sent
-        return self._to_table("presign", table_id, {"format": self._format(self.presign, data_format)})
+        inputs = {"table_id": table_id, "format": self._format(self.presign, data_format)}
+        return self._request("presign", f"table {table_id}", {}, inputs)
 
     def commit_request(
         self,
@@ -184,7 +187,9 @@ class Wire(Forms):
         key_columns: str | Sequence[str] | None,
     ) -> Request:
         """Submit a write whose data is the request's body, to be added; the answer names its job."""
-        return self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
+        request = self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
+        media_type = self.media_types.get(data_format, UNKNOWN_MEDIA)
+        return replace(request, headers={"Content-Type": media_type, **request.headers})
 
     def put_request(self, initiation: Initiation, body: Body, *, limit: float) -> Request:
         """Send a write's payload to the object store, without credentials."""
@@ -287,7 +292,7 @@ class Wire(Forms):
 
     def _format(self, at_route: Route, name: str) -> str:
         if at_route.style("format") == "media":
-            return self.media_types.get(name, "application/octet-stream")
+            return self.media_types.get(name, UNKNOWN_MEDIA)
         return self.format_tokens.get(name, name)
 
     def _filters(self, at_route: Route, table_id: str, filters: Filters) -> Any:

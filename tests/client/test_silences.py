@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
+import pytest
+
+from airflow_tds.client import silences
 from airflow_tds.client.silences import SILENCES, page
 from airflow_tds.client.wire import Wire
 
@@ -17,10 +19,10 @@ def test_the_page_is_what_the_map_says() -> None:
     assert PAGE.read_text() == page(), "python -m airflow_tds.client.silences > docs/wire.md"
 
 
-def test_the_command_writes_the_page() -> None:
-    command = [sys.executable, "-m", "airflow_tds.client.silences"]
+def test_the_command_writes_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(silences.__file__, run_name="__main__")
 
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == page()
+    assert capsys.readouterr().out == page()
 
 
 def test_the_example_is_a_wire_map() -> None:

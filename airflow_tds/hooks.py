@@ -42,6 +42,7 @@ EXTRA = (
     "insecure_tls",
     "lease_margin",
     "minimum_rate",
+    "poll_transport",
     "proxy",
     "read_timeout",
     "scope",
@@ -91,6 +92,14 @@ class Settings:
     def transfer_timeout(self) -> float:
         """Seconds that one upload may take at most."""
         return self.timeouts().transfer
+
+    @property
+    def poll_transport(self) -> str:
+        """What the triggerer's reads go over: `auto`, `httpx` or `aiohttp`."""
+        wish = str(self._extra.get("poll_transport", "auto"))
+        if wish not in ("auto", "httpx", "aiohttp"):
+            raise ValidationFailed(f"connection extra 'poll_transport' is auto, httpx or aiohttp, not {wish!r}")
+        return wish
 
     def timeouts(self) -> Timeouts:
         """Say how patient the client is."""

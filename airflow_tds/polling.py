@@ -2,11 +2,12 @@
 
 A trigger never owns, shares or cancels a request: it subscribes to what it waits for and is woken when
 that changes. Triggers that wait for the same thing share one entry, hence one request per interval. The
-connection is read once per poller and after `SETTINGS_AGE`. Nothing is logged per poll.
+connection is read once per poller, after `SETTINGS_AGE`, and when the service says 401. Nothing is logged
+per poll.
 
-A poller belongs to one loop and one connection id; it closes itself in its own task, `LINGER` seconds
-after its last subscriber left. A worker never dies: whatever a lane raises is an outcome. An entry is idle
-(in the queue once) or in flight (with one worker), never both.
+A poller belongs to one loop and to what a connection says, whatever its id; it closes itself in its own
+task, `LINGER` seconds after its last subscriber left. A worker never dies: whatever a lane raises is an
+outcome. An entry is idle (in the queue once) or in flight (with one worker), never both.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
 
 from airflow_tds.client import errors
-from airflow_tds.client.messages import Request
-from airflow_tds.client.runtime import Lane
+from airflow_tds.client.messages import Reply, Request
+from airflow_tds.client.runtime import Kept, Lane, open_lanes, polled_over
 from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
-from airflow_tds.client.wire import Wire
 from airflow_tds.hooks import Settings, async_settings
 
 __all__ = ["Poller", "poller_for"]
@@ -39,8 +42,15 @@ LINGER = 30.0
 #: Seconds after which a connection is read again, and seconds that reading it may take.
 SETTINGS_AGE = 300.0
 OPENING = 60.0
+#: Seconds between two readings of a connection because of a 401: a thousand jobs get it at once.
+RELOAD_AGE = 60.0
 #: Seconds of unbroken failures that a wait rides out before its subscribers are told.
 OUTAGE = 600.0
+#: While the service gives no answer, nobody asks for this part of the time that it has lasted, at most so many seconds.
+HOLD = 0.5
+LONGEST_HOLD = 10.0
+#: Seconds between two lines of log about the same state.
+LOG_EVERY = 300.0
 #: Seconds a job may be unknown after its wait began: a record may appear late on another node.
 GRACE = 60.0
 #: Futures resolved per turn of the loop: five thousand at once would block it for 95 ms.
@@ -51,23 +61,31 @@ SPREAD = 0.05
 _UNREAD = Reading(Verdict.RUNNING, "not read")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Subscription:
     """One trigger's view of an entry."""
 
     watch: Watch
     changed: asyncio.Future[errors.TableServiceError | None]
 
+    def wake(self, error: errors.TableServiceError | None = None) -> None:
+        """Let the trigger look; an error ends its wait."""
+        if not self.changed.done():
+            self.changed.set_result(error)
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, slots=True)
 class Entry:
-    """One thing that is polled, for all who wait for it."""
+    """One thing that is polled, for all who wait for it; `turn` is its place in the queue, None in flight."""
 
     watch: Watch
     request: Request
+    kept: Kept = field(default_factory=Kept)
     subscriptions: set[Subscription] = field(default_factory=set)
     reading: Reading = _UNREAD
     failing_since: float | None = None
+    turn: int | None = None
+    due: float = 0.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -80,46 +98,103 @@ class Entry:
         return max((one.watch.started for one in self.subscriptions), default=self.watch.started)
 
 
+class Health:
+    """Whether the service answers: one budget and one voice for all who wait for it.
+
+    Args:
+        service: Its name in the log.
+    """
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._since: float | None = None
+        self._failed = 0
+        self._spoke = float("-inf")
+        self._told = False
+
+    def failed(self, error: errors.TableServiceError, now: float) -> float:
+        """Count a failed poll; says so at the first one, and every five minutes.
+
+        Returns:
+            Seconds for which there has been no answer.
+        """
+        self._since = now if self._since is None else self._since
+        self._failed += 1
+        if now - self._spoke >= LOG_EVERY:
+            self._spoke, self._told = now, True
+            text = "%s: %s; polling goes on (no answer for %.0f s)"
+            log.warning(text, self._service, error, now - self._since)
+        return now - self._since
+
+    def restart(self) -> None:
+        """Begin a new budget: the old one is spent, and all who waited were told."""
+        self._since, self._failed = None, 0
+
+    def answered(self, now: float) -> None:
+        """Hear of an answer: the budget is whole again."""
+        if self._since is not None and self._told:
+            text = "%s can be read again after %.0f s; %d polls failed"
+            log.info(text, self._service, now - self._since, self._failed)
+        self._since, self._failed, self._told = None, 0, False
+
+
 class Poller:
-    """The workers of one loop and one connection.
+    """The workers of one loop and of what a connection says.
 
     Args:
         settings: The connection.
         lanes: One connection per worker.
+        read_again: Reads the connection again, when it does not let us in any more.
 
     Attributes:
+        fingerprint: Of what the connection says.
         closed: Whether it has ended; it takes no subscribers any more then.
     """
 
-    def __init__(self, settings: Settings, lanes: list[Lane]) -> None:
+    def __init__(self, settings: Settings, lanes: list[Lane], read_again: Callable[[], Awaitable[Settings]]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._wire: Wire = settings.wire()
-        self._fingerprint = settings.fingerprint
-        self._read_at = self._loop.time()
+        self._read_again = read_again
+        self._reloading = asyncio.Lock()
+        self._reloaded = float("-inf")
+        self._name = settings.base_url
+        self._health = Health(self._name)
         self._entries: dict[tuple[str, str, str], Entry] = {}
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
         self._idle: deque[asyncio.Future[Entry]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._gate = 0.0
-        self._workers = [self._loop.create_task(self._work(lane)) for lane in lanes]
+        self._reads = 0
+        self._adopt(settings, lanes)
+        # A context of its own, so that what it logs is not taken for the log of the trigger that came first.
+        self._workers = [self._loop.create_task(self._work(n), context=Context()) for n in range(len(lanes))]
         self._linger: asyncio.TimerHandle | None = None
-        self._rest()  # whoever opened it may have left meanwhile
+        self._reporting = self._loop.call_later(LOG_EVERY, self._report, context=Context())
         self.closed = False
+        self.keep()  # whoever opened it may have left meanwhile
 
-    @property
-    def stale(self) -> bool:
-        """Whether the connection should be read again."""
-        return self.closed or self._loop.time() - self._read_at > SETTINGS_AGE
+    def _adopt(self, settings: Settings, lanes: list[Lane]) -> None:
+        """Take over what a connection says; what was written down by the old one is dropped."""
+        self.fingerprint = settings.fingerprint
+        self._wire = settings.wire()
+        self._lanes = lanes
+        for entry in self._entries.values():
+            entry.request, entry.kept = entry.watch.request(self._wire), Kept()
 
-    def confirm(self, settings: Settings) -> bool:
-        """Say whether it still serves a connection that was read again; then it goes on for a while."""
-        if self.closed or settings.fingerprint != self._fingerprint:
-            return False
-        self._read_at = self._loop.time()
+    def keep(self) -> None:
+        """Go on for a while without subscribers."""
         if self._linger is not None:
-            self._rest()
-        return True
+            self._linger.cancel()
+        self._linger = None if self._entries else self._loop.call_later(LINGER, self._close, context=Context())
+
+    def _report(self) -> None:
+        self._reporting = self._loop.call_later(LOG_EVERY, self._report, context=Context())
+        waits = sum(len(entry.subscriptions) for entry in self._entries.values())
+        if waits:
+            log.info(
+                "%s: %d waits for %d jobs and tables, %d reads", self._name, waits, len(self._entries), self._reads
+            )
+        self._reads = 0
 
     # ---- subscribers
 
@@ -150,23 +225,25 @@ class Poller:
 
     async def _change(self, subscription: Subscription) -> errors.TableServiceError | None:
         """Wait until something changed or the deadline has come; an error that ends the wait is returned."""
-        await asyncio.wait([subscription.changed], timeout=max(0.0, subscription.watch.deadline - time.time()))
-        if not subscription.changed.done():
-            return None
-        found = subscription.changed.result()
+        left = max(0.0, subscription.watch.deadline - time.time())
+        deadline = self._loop.call_later(left, subscription.wake)
+        try:
+            found = await subscription.changed
+        finally:
+            deadline.cancel()
         subscription.changed = self._loop.create_future()
         return found
 
     def _subscribe(self, subscription: Subscription) -> Entry:
-        watch = subscription.watch
+        watch, now = subscription.watch, self._loop.time()
         new = Entry(watch, watch.request(self._wire))
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
         entry = self._entries.setdefault(new.key, new)
-        if entry is new:
-            self._push(entry, self._loop.time())
         entry.subscriptions.add(subscription)
+        self.keep()
+        if entry is new:
+            self._push(entry, now)
+        elif entry.turn is not None and now + watch.pause(time.time()) < entry.due:
+            self._push(entry, now + watch.pause(time.time()))  # who waits more impatiently sets the pace at once
         return entry
 
     def _leave(self, entry: Entry, subscription: Subscription) -> None:
@@ -174,99 +251,156 @@ class Poller:
         if not entry.subscriptions:
             del self._entries[entry.key]
         if not self._entries:
-            self._rest()
+            self.keep()
 
     # ---- the queue
 
     def _push(self, entry: Entry, due: float) -> None:
-        """Queue an entry: called for a new one, and by the worker that had it."""
-        heapq.heappush(self._due, (due, next(self._order), entry))
+        """Queue an idle entry; an earlier place of it does not count any more."""
+        entry.turn, entry.due = next(self._order), due
+        heapq.heappush(self._due, (due, entry.turn, entry))
         self._arm()
+
+    def _take(self) -> Entry | None:
+        """Take the next entry that is due; what has another place by now, or was left by all, is dropped."""
+        while self._due and max(self._due[0][0], self._gate) <= self._loop.time():
+            _, turn, entry = heapq.heappop(self._due)
+            if entry.turn == turn:
+                entry.turn = None
+                if entry.subscriptions:
+                    return entry
+        return None
 
     def _arm(self) -> None:
         """Set the one timer to the next due entry, if a worker could take it."""
+        if not (self._due and self._idle):
+            return
+        at = max(self._due[0][0], self._gate)
         if self._timer is not None:
+            if self._timer.when() <= at:
+                return
             self._timer.cancel()
-            self._timer = None
-        if self._due and self._idle:
-            self._timer = self._loop.call_at(max(self._due[0][0], self._gate), self._hand_out)
+        self._timer = self._loop.call_at(at, self._hand_out)
 
     def _hand_out(self) -> None:
-        """Give what is due to idle workers; what all have left is dropped."""
-        now = self._loop.time()
-        while self._idle and self._due and max(self._due[0][0], self._gate) <= now:
-            entry = heapq.heappop(self._due)[2]
-            if entry.subscriptions:
-                self._idle.popleft().set_result(entry)
+        """Give what is due to idle workers; it arms the timer again also if it finds nothing."""
+        self._timer = None
+        while self._idle and (entry := self._take()) is not None:
+            self._idle.popleft().set_result(entry)
         self._arm()
+
+    async def _next(self) -> Entry:
+        """Give what is due, or wait for it."""
+        if (entry := self._take()) is not None:
+            return entry
+        turn: asyncio.Future[Entry] = self._loop.create_future()
+        self._idle.append(turn)
+        self._arm()
+        return await turn
 
     # ---- the workers
 
-    async def _work(self, lane: Lane) -> None:
+    async def _work(self, number: int) -> None:
         """Look at what is due, one after the other, until cancelled; a connection ends with its worker."""
+        lane = self._lanes[number]
         try:
             while True:
-                turn: asyncio.Future[Entry] = self._loop.create_future()
-                self._idle.append(turn)
-                self._arm()
-                entry = await turn
-                await self._publish(entry, await self._look(lane, entry))
+                entry = await self._next()
+                lane = await self._lane(number, lane)
+                await self._publish(entry, await self._look(number, entry))
                 if entry.subscriptions:
                     self._push(entry, self._loop.time() + self._pause(entry))
         finally:
-            await lane.close()
+            for one in {lane, self._lanes[number]}:
+                await one.close()
 
-    async def _look(self, lane: Lane, entry: Entry) -> Reading | errors.TableServiceError | None:
+    async def _lane(self, number: int, before: Lane) -> Lane:
+        """Give a worker's lane; one that another has replaced is closed."""
+        if before is not self._lanes[number]:
+            with suppress(Exception):  # law: a worker never dies; what is closed is not needed any more
+                await before.close()
+        return self._lanes[number]
+
+    async def _look(self, number: int, entry: Entry) -> Reading | errors.TableServiceError | None:
         """Look once; None means that nothing is known and the wait goes on."""
+        self._reads += 1
         try:
-            reading = await self._read(lane, entry)
-        except errors.TransportFailed as failed:
-            return self._ride_out(entry, failed)
-        except errors.ServerError as failed:
-            self._hold_back(failed)
-            return self._ride_out(entry, failed)
+            reading = await self._read(number, entry)
+        except (errors.TransportFailed, errors.ServerError) as failed:
+            return await self._ride_out(entry, failed)
         except errors.TableServiceError as final:
+            self._answered(entry)
             waits = isinstance(final, errors.NotFound) and time.time() - entry.started < GRACE
             return None if waits else final
         except Exception as bug:  # law: a worker never dies; its subscribers learn of it
             log.exception("polling %s broke", entry.request.subject)
             return errors.UnexpectedReply(f"{entry.request.subject}: polling broke: {type(bug).__name__}")
-        if entry.failing_since is not None:
-            log.info("%s can be read again", entry.request.subject)
-            entry.failing_since = None
+        self._answered(entry)
         return reading
 
-    async def _read(self, lane: Lane, entry: Entry) -> Reading:
-        reply = await lane.read(entry.request)
-        error = self._wire.error(entry.request, reply)
+    async def _read(self, number: int, entry: Entry) -> Reading:
+        reply, error = await self._ask(number, entry)
+        if isinstance(error, errors.Unauthorized) and await self._reload(number, self._lanes[number]):
+            reply, error = await self._ask(number, entry)
         if error is not None:
             raise error
         return entry.watch.read(self._wire, reply)
 
-    def _hold_back(self, error: errors.ServerError) -> None:
-        """Let no worker ask before the service wants to be asked; one senseless answer must not end all waits."""
-        if error.retry_after is not None:
-            pause = min(error.retry_after, OUTAGE) * random.uniform(1, 1 + SPREAD)  # noqa: S311  # spreads load
-            self._gate = max(self._gate, self._loop.time() + pause)
+    async def _ask(self, number: int, entry: Entry) -> tuple[Reply, errors.TableServiceError | None]:
+        reply = await self._lanes[number].read(entry.request, entry.kept)
+        return reply, self._wire.error(entry.request, reply)
 
-    def _ride_out(self, entry: Entry, error: errors.TableServiceError) -> errors.TableServiceError | None:
-        """Give an error only once it has lasted."""
-        now = time.time()
-        if entry.failing_since is None:
-            log.warning("%s; polling goes on", error)
-            entry.failing_since = now
+    async def _reload(self, number: int, used: Lane) -> bool:
+        """Read the connection again, once for all workers; True if it is worth trying again."""
+        async with self._reloading:
+            now = self._loop.time()
+            if used is self._lanes[number] and now - self._reloaded > RELOAD_AGE:
+                self._reloaded = now
+                await self._renew()
+            return used is not self._lanes[number]
+
+    async def _renew(self) -> None:
+        try:
+            settings = await self._read_again()
+            if settings.fingerprint != self.fingerprint:
+                self._adopt(settings, await _lanes(settings))
+        except Exception as failed:  # noqa: BLE001  # whatever a secrets backend raises: the 401 stands
+            log.warning("%s said 401, and its connection cannot be used: %s", self._name, type(failed).__name__)
+
+    def _answered(self, entry: Entry) -> None:
+        entry.failing_since = None
+        self._health.answered(self._loop.time())
+
+    async def _ride_out(self, entry: Entry, error: errors.TableServiceError) -> errors.TableServiceError | None:
+        """Give an error only once it has lasted: of this entry to those who wait for it, of the service to all."""
+        now = self._loop.time()
+        entry.failing_since = now if entry.failing_since is None else entry.failing_since
+        lasted = self._health.failed(error, now)
+        self._hold_back(error, lasted)
+        if lasted > OUTAGE:
+            self._health.restart()
+            await self._wake((one for other in self._entries.values() for one in other.subscriptions), error)
+            return None
         return error if now - entry.failing_since > OUTAGE else None
 
+    def _hold_back(self, error: errors.TableServiceError, lasted: float) -> None:
+        """Let no worker ask before the service wants to be asked; one senseless answer must not end all waits."""
+        wanted = (isinstance(error, errors.ServerError) and error.retry_after) or 0.0
+        pause = max(min(wanted, OUTAGE), min(lasted * HOLD, LONGEST_HOLD))
+        self._gate = max(self._gate, self._loop.time() + pause * random.uniform(1, 1 + SPREAD))  # noqa: S311  # load
+
     async def _publish(self, entry: Entry, found: Reading | errors.TableServiceError | None) -> None:
-        """Wake the subscribers if something changed, in slices."""
-        if found is None or found == entry.reading:
+        """Wake the subscribers if something changed; a verdict that some could not take yet is told again."""
+        if found is None or (found == entry.reading and found.verdict is Verdict.RUNNING):
             return
         if isinstance(found, Reading):
             entry.reading = found
-        for number, subscription in enumerate(list(entry.subscriptions), start=1):
-            if not subscription.changed.done():
-                own = None if isinstance(found, Reading) else errors.rebuild(type(found).__name__, str(found))
-                subscription.changed.set_result(own)
+        await self._wake(entry.subscriptions, None if isinstance(found, Reading) else found)
+
+    async def _wake(self, subscriptions: Iterable[Subscription], error: errors.TableServiceError | None) -> None:
+        """Wake in slices; each gets an instance of the error for itself."""
+        for number, subscription in enumerate(list(subscriptions), start=1):
+            subscription.wake(error and errors.rebuild(type(error).__name__, str(error)))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
 
@@ -278,12 +412,6 @@ class Poller:
 
     # ---- the end
 
-    def _rest(self) -> None:
-        """Close after a while, unless somebody subscribes."""
-        if self._linger is not None:
-            self._linger.cancel()
-        self._linger = self._loop.call_later(LINGER, self._close)
-
     def _close(self) -> None:
         self._closing = self._loop.create_task(self.close())  # kept: the loop itself does not keep its tasks
         self.closed = True
@@ -291,7 +419,7 @@ class Poller:
     async def close(self) -> None:
         """End the workers and their connections."""
         self.closed = True
-        for handle in (self._timer, self._linger):
+        for handle in (self._timer, self._linger, self._reporting):
             if handle is not None:
                 handle.cancel()
         self._idle.clear()
@@ -300,9 +428,48 @@ class Poller:
         await asyncio.gather(*self._workers, return_exceptions=True)
 
 
-_Openings = dict[str, "asyncio.Task[Poller]"]
+# ---- who has one already
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """The reading of one connection, and the poller that it led to."""
+
+    poller: asyncio.Task[Poller]
+    begun: float
+
+    def is_stale(self, now: float) -> bool:
+        """Say whether the connection should be read again."""
+        done = self.poller
+        if not done.done():
+            return False
+        failed = done.cancelled() or done.exception() is not None
+        return failed or done.result().closed or now - self.begun > SETTINGS_AGE
+
+
+class _Registry:
+    """The pollers of one loop: by connection id who asked, by fingerprint what there is."""
+
+    def __init__(self) -> None:
+        self.openings: dict[str, _Opening] = {}
+        self._pollers: list[Poller] = []
+        self._turn = asyncio.Lock()
+
+    async def open(self, conn_id: str) -> Poller:
+        """Read a connection and give its poller; connections that say the same have the same one."""
+        settings = await _settings(conn_id)
+        async with self._turn:
+            self._pollers = [one for one in self._pollers if not one.closed]
+            found = next((one for one in self._pollers if one.fingerprint == settings.fingerprint), None)
+            if found is None:
+                found = Poller(settings, await _lanes(settings), partial(_settings, conn_id))
+                self._pollers.append(found)
+            found.keep()
+            return found
+
+
 #: A task keeps its loop, so a weak map would keep them all: what a closed loop leaves is dropped by the next opener.
-_BY_LOOP: dict[asyncio.AbstractEventLoop, _Openings] = {}
+_BY_LOOP: dict[asyncio.AbstractEventLoop, _Registry] = {}
 
 
 async def poller_for(conn_id: str) -> Poller:
@@ -321,32 +488,28 @@ async def poller_for(conn_id: str) -> Poller:
     loop = asyncio.get_running_loop()
     for ended in [other for other in list(_BY_LOOP) if other.is_closed()]:
         _BY_LOOP.pop(ended, None)
-    openings = _BY_LOOP.setdefault(loop, {})
-    opening = openings.get(conn_id)
-    earlier = _opened(opening) if opening is not None else None
-    if opening is None or (opening.done() and (earlier is None or earlier.stale)):
-        opening = openings[conn_id] = loop.create_task(_open(conn_id, earlier))
-    return await asyncio.shield(opening)
+    registry = _BY_LOOP.setdefault(loop, _Registry())
+    opening = registry.openings.get(conn_id)
+    if opening is None or opening.is_stale(loop.time()):
+        opening = _Opening(loop.create_task(registry.open(conn_id)), loop.time())
+        registry.openings[conn_id] = opening
+    return await asyncio.shield(opening.poller)
 
 
-def _opened(opening: asyncio.Task[Poller]) -> Poller | None:
-    """Give what an opening has led to; None while it lasts, and if it failed."""
-    failed = not opening.done() or opening.cancelled() or opening.exception() is not None
-    return None if failed else opening.result()
-
-
-async def _open(conn_id: str, earlier: Poller | None) -> Poller:
-    """Read the connection; where it still says the same, the earlier poller goes on."""
+async def _settings(conn_id: str) -> Settings:
+    """Read a connection, in time or not at all."""
     try:
         async with asyncio.timeout(OPENING):
-            settings = await async_settings(conn_id)
+            return await async_settings(conn_id)
     except TimeoutError:
         late = f"connection {conn_id} could not be read within {OPENING:.0f} s"
         raise errors.TransportFailed(late, outcome="not_sent") from None
-    if earlier is not None and earlier.confirm(settings):
-        return earlier
+
+
+async def _lanes(settings: Settings) -> list[Lane]:
+    """Make the workers' connections; in a thread, as certificates and imports take 20 to 100 ms."""
     access = settings.access()
     access.check()
-    context = await asyncio.to_thread(access.ssl_context)  # 20 ms of the loop otherwise
-    log.info("polling %s over %d connections (httpx transport)", settings.base_url, WORKERS)
-    return Poller(settings, [Lane(access, context) for _ in range(WORKERS)])
+    over = polled_over(settings.poll_transport)
+    log.info("polling %s over %d connections (%s transport)", settings.base_url, WORKERS, over)
+    return await asyncio.to_thread(open_lanes, access, over, WORKERS)

@@ -81,6 +81,7 @@ def get_provider_info() -> dict[str, Any]:
                         "Download timeout (s)", "Longest that fetching a result may take; default 7200"
                     ),
                     "minimum_rate": _seconds("Minimum rate (B/s)", "Slower transfers are given up; default 1024"),
+                    "poll_transport": _text("Poll transport", "auto, httpx or aiohttp; auto: aiohttp if installed"),
                     "lease_margin": _seconds("Lease margin", "Seconds until late data is noticed; default 30"),
                     "failed_jobs_are_atomic": _flag("Failed jobs are atomic", "A FAILED job certainly changed nothing"),
                     "wire": _text("Wire map", "JSON with overrides of assumed routes and names"),

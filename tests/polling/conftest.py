@@ -14,6 +14,7 @@ import pytest
 
 from airflow_tds import polling
 from airflow_tds.client.waiting import Reading, Watch
+from airflow_tds.hooks import async_settings
 from airflow_tds.local import Service
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -27,14 +28,16 @@ def status(word: str) -> Answer:
 class Origin:
     """Answers reads of jobs: `answer(job_id, count)` gives the answer to the job's count-th read."""
 
-    def __init__(self, answer: Callable[[str, int], Awaitable[Answer]]) -> None:
+    def __init__(self, answer: Callable[[str, int], Awaitable[Answer | bytes]]) -> None:
         self._answer = answer
         self._news = asyncio.Event()
         self.reads: list[tuple[str, float]] = []
+        self.heads: list[dict[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.connections = 0
         self.open: set[asyncio.StreamWriter] = set()
         self._tasks: list[Any] = []
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -46,6 +49,7 @@ class Origin:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*[writer.wait_closed() for writer in self._writers], return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something that the server sees has come about."""
@@ -61,9 +65,12 @@ class Origin:
         self._tasks.append(asyncio.current_task())
         self.connections += 1
         self.open.add(writer)
+        self._writers.append(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                fields = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if line]
+                self.heads.append({name.lower(): value for name, value in fields})
                 await self._reply(head.split(b" ")[1].decode().rsplit("/", 1)[1], writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -76,7 +83,11 @@ class Origin:
         self.reads.append((job_id, time.monotonic()))
         self.counts[job_id] += 1
         self._news.set()
-        code, headers, body = await self._answer(job_id, self.counts[job_id])
+        answer = await self._answer(job_id, self.counts[job_id])
+        if isinstance(answer, bytes):  # raw, and then the end
+            writer.write(answer)
+            raise ConnectionError
+        code, headers, body = answer
         lines = [f"HTTP/1.1 {code} Said", *(f"{name}: {value}" for name, value in headers.items())]
         lines += [f"Content-Length: {len(body)}", "", ""]
         writer.write("\r\n".join(lines).encode() + body)
@@ -86,8 +97,9 @@ class Origin:
 class Bench:
     """What the tests of the poller share: an origin, a connection to it, and waits."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
         self._monkeypatch = monkeypatch
+        self.transport = transport
 
     def origin(self, *words: str) -> Origin:
         """Give a server that answers with these statuses in turn, the last one for ever."""
@@ -97,14 +109,16 @@ class Bench:
 
         return Origin(answer)
 
-    def scripted(self, answer: Callable[[str, int], Awaitable[Answer]]) -> Origin:
+    def scripted(self, answer: Callable[[str, int], Awaitable[Answer | bytes]]) -> Origin:
         """Give a server whose answers the test makes."""
         return Origin(answer)
 
     def connect(self, port: int, **fields: Any) -> None:
-        """Point `tds_default` at a port."""
+        """Point `tds_default`, or another connection, at a port."""
         known = {"conn_type": "tds", "schema": "http", "host": "127.0.0.1", "port": port, "password": "secret"}
-        self._monkeypatch.setenv("AIRFLOW_CONN_TDS_DEFAULT", json.dumps(known | fields))
+        name = fields.pop("name", "TDS_DEFAULT")
+        fields["extra"] = {"poll_transport": self.transport, **fields.get("extra", {})}
+        self._monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(known | fields))
 
     def watch(self, job_id: str = "j1", seconds: float = 30.0, age: float = 0.0) -> Watch:
         """Give a wait that looks every few milliseconds."""
@@ -147,9 +161,9 @@ class Heard(logging.Handler):
         polling.log.removeHandler(self)
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    yield Bench(monkeypatch)
+@pytest.fixture(params=["httpx", "aiohttp"])
+def bench(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    yield Bench(monkeypatch, request.param)
     polling._BY_LOOP.clear()
 
 
@@ -162,3 +176,17 @@ def service() -> Iterator[Service]:
 @pytest.fixture
 def heard() -> type[Heard]:
     return Heard
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the ids of the connections that have been read."""
+    ids: list[str] = []
+    read = async_settings
+
+    async def noted(conn_id: str) -> Any:
+        ids.append(conn_id)
+        return await read(conn_id)
+
+    monkeypatch.setattr(polling, "async_settings", noted)
+    return ids

@@ -32,7 +32,9 @@ __all__ = [
     "clear_number",
     "conf",
     "never_expire",
+    "object_storage",
     "task_state_store",
+    "variables",
 ]
 
 
@@ -61,6 +63,20 @@ def never_expire() -> timedelta:
     from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
     return NEVER_EXPIRE
+
+
+def variables() -> Any:
+    """Give Airflow's `Variable` class, which moved to the task SDK in 3.0."""
+    from airflow.providers.common.compat.sdk import Variable
+
+    return Variable
+
+
+def object_storage(uri: str) -> Any:
+    """Give Airflow's path of an object, which moved to the task SDK in 3.0."""
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    return ObjectStoragePath(uri)
 
 
 def clear_number(context: Context) -> int:

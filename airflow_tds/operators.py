@@ -7,13 +7,13 @@ triggers stand inside functions. Nothing is read or checked before `execute`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
@@ -23,15 +23,11 @@ from airflow_tds.compat import (
     AirflowFailException,
     BaseOperator,
     Context,
-    clear_number,
     conf,
-    never_expire,
-    task_state_store,
 )
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
-    from airflow_tds.client.payloads import Body
     from airflow_tds.client.waiting import Watch
     from airflow_tds.client.wire import WriteOperation
     from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
@@ -47,17 +43,18 @@ __all__ = [
     "TdsUpsertOperator",
 ]
 
-#: Where the record of a task's write is kept in its state store.
-RECORD_KEY = "tds.write.v1"
 #: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
 DEFERRED_INTERVAL = 30.0
 BLOCKING_INTERVAL = 5.0
-#: The first pause of an operator's wait, seconds; jobs of a service rarely take less.
-FIRST_PAUSE = 1.0
-#: Without a timeout of its own or the task's: a job that takes longer needs a person.
-LONGEST_WAIT = 7 * 24 * 3600.0
-#: Airflow's own timeouts must not come before ours, which say what goes on: seconds.
-MARGIN = 2.0
+#: What Airflow says in place of a method's name when the trigger itself failed.
+TRIGGER_FAILED = "__fail__"
+#: How often in a row a trigger may fail before the try does.
+RESCUES = 3
+#: Where a deferred wait is kept while the trigger has it (an XCom: it survives the deferral, not the try).
+WAIT_KEY = "tds.wait"
+#: A download gets this long at least, seconds, however late its wait ended.
+LEAST_DOWNLOAD = 2.0
+#: Airflow's own timeout of a deferral must not come before ours, which says what goes on: seconds.
 DEFER_GRACE = 300.0
 
 
@@ -117,6 +114,9 @@ class _TdsOperator(BaseOperator):
         poll_interval: Seconds between two reads at most; None means 30 when deferred, 5 when blocking.
         durable: Keep a record of the work in the task's state store (Airflow 3.3 and later), so that a retry
             goes on where an earlier try ended. Without it, a retry starts anew: rows may double.
+        store: Where else to keep the record (templated): `variable`, or the path or object-storage URI of a
+            folder. These work on every Airflow and protect from crashes, but not from a lost try that is still
+            alive. None for the task's state store.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class _TdsOperator(BaseOperator):
         timeout: float | None = None,
         poll_interval: float | None = None,
         durable: bool = True,
+        store: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -135,8 +136,10 @@ class _TdsOperator(BaseOperator):
         self.timeout = timeout
         self.poll_interval = poll_interval
         self.durable = durable
+        self.store = store
         self._client: TableClient | None = None
         self._once: Once | None = None
+        self._rescues = 0
 
     def execute(self, context: Context) -> Any:
         """Do the work; see the class."""
@@ -159,6 +162,32 @@ class _TdsOperator(BaseOperator):
                 outcome.check()
             return self._run(context, *_carried(event))
 
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on after a deferral; a trigger that failed has not touched the job, so it is waited for again.
+
+        Args:
+            next_method: Airflow's: the method to go on with, or that the trigger failed.
+            next_kwargs: Airflow's: the event, or why the trigger failed.
+            context: Airflow's.
+
+        Raises:
+            WaitTimedOut: Airflow ended the deferral, as no trigger had answered in time.
+            Exception: Airflow's own, once triggers have failed too often in a row.
+        """
+        kept = self._kept_wait(context) if next_method == TRIGGER_FAILED else None
+        why = str((next_kwargs or {}).get("error", "unknown"))
+        ended = "timeout" in why.lower()  # Airflow 2.11 says so in the text only
+        if kept is None or (kept["rescues"] >= RESCUES and not ended):
+            return super().resume_execution(next_method, next_kwargs, context)
+        with self._raising():
+            watch, record = _carried(kept)
+            if ended:
+                return self._run(context, replace(watch, deadline=min(watch.deadline, time.time())), record)
+            self._rescues = kept["rescues"] + 1
+            self.log.error("the trigger failed: %s\n%s", why, "\n".join((next_kwargs or {}).get("traceback") or ()))
+            self.log.warning("waiting for the same work again, rescue %d of %d", self._rescues, RESCUES)
+            return self._run(context, watch, record)
+
     def on_kill(self) -> None:
         """Send nothing more. The service has no cancel: a job that has its data goes on, and is named."""
         if self._client is not None:
@@ -179,67 +208,62 @@ class _TdsOperator(BaseOperator):
     def _work(self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch) -> Any:
         raise NotImplementedError
 
-    def _finish(self, client: TableClient, store: RecordStore, watch: Watch, once: Once) -> Done:
+    def _finish(self, context: Context, client: TableClient, store: RecordStore, watch: Watch, once: Once) -> Done:
         """Take durable work to its end, waiting where it has to."""
         from airflow_tds.durability import Done
 
         self._once = once
         while not isinstance(step := once.advance(watch), Done):
-            self._wait(client, store, watch, step.watch)
+            self._wait(context, client, store, watch, step.watch)
         return step
 
-    def _wait(self, client: TableClient, store: RecordStore, watch: Watch, wait: Watch) -> None:
+    def _wait(self, context: Context, client: TableClient, store: RecordStore, watch: Watch, wait: Watch) -> None:
         """Wait here, or leave to wait in the triggerer and never return; what became of it is read afterwards.
 
         Args:
+            context: Airflow's.
             client: The service.
             store: The record's.
             watch: Pace and deadline of the whole wait.
             wait: What to wait for now.
         """
         if self.deferrable:
-            self._defer(store, watch, wait)
+            self._defer(context, store, watch, wait)
         client.watch(wait)
 
-    def _defer(self, store: RecordStore, watch: Watch, wait: Watch) -> NoReturn:
+    def _defer(self, context: Context, store: RecordStore, watch: Watch, wait: Watch) -> NoReturn:
         from airflow_tds.durability import MemoryStore
         from airflow_tds.triggers import trigger_for
 
         kept = store.record.to_json() if isinstance(store, MemoryStore) and store.record else None
         carry = json.dumps({"watch": watch.to_json(), "record": kept})
+        context["ti"].xcom_push(key=WAIT_KEY, value={"carry": carry, "rescues": self._rescues})
         self.defer(
             trigger=trigger_for(self.tds_conn_id, wait, carry),
             method_name="execute_complete",
             timeout=timedelta(seconds=max(0.0, wait.deadline - time.time()) + DEFER_GRACE),
         )
 
-    def _store(self, context: Context, record: Record | None) -> RecordStore:
-        from airflow_tds.durability import MemoryStore, TaskStore
+    def _kept_wait(self, context: Context) -> dict[str, Any] | None:
+        """Read what was kept before this deferral; None when there is nothing."""
+        kept = context["ti"].xcom_pull(task_ids=self.task_id, key=WAIT_KEY, map_indexes=context["ti"].map_index)
+        return kept if isinstance(kept, dict) and isinstance(kept.get("rescues"), int) else None
 
-        accessor = task_state_store(context) if self.durable else None
-        if accessor is not None:
-            return TaskStore(accessor, RECORD_KEY, never_expire())
-        if record is None:
-            why = "durable=False" if not self.durable else "this Airflow has no task state store (3.3 and later have)"
-            self.log.warning("%s: if this try dies, a retry starts anew and rows may double", why)
-        return MemoryStore(record)
+    def _store(self, context: Context, record: Record | None) -> RecordStore:
+        from airflow_tds.tasks import store_of
+
+        return store_of(context, self.log, place=self.store, durable=self.durable, record=record)
 
     def _new_watch(self) -> Watch:
-        from airflow_tds.client.waiting import Watch
+        from airflow_tds.tasks import watch_of
 
-        now = time.time()
-        limit = self.timeout if self.timeout is not None else LONGEST_WAIT
-        if self.execution_timeout is not None:
-            limit = min(limit, self.execution_timeout.total_seconds() - MARGIN)
         interval = self.poll_interval or (DEFERRED_INTERVAL if self.deferrable else BLOCKING_INTERVAL)
-        if not limit > 0 or not interval > 0:
-            raise errors.ValidationFailed("timeout and poll_interval are seconds above zero")
-        return Watch("write", "", now, now + limit, interval, min(FIRST_PAUSE, interval))
+        return watch_of(self.timeout, self.execution_timeout, interval)
 
     def _generation(self, context: Context) -> Generation:
-        from airflow_tds.durability import Generation
+        from airflow_tds.tasks import generation_of
 
-        return Generation(context["ti"].max_tries, clear_number(context))
+        return generation_of(context)
 
     @contextmanager
     def _raising(self) -> Iterator[None]:
@@ -292,7 +316,7 @@ class _WriteOperator(_ChangingOperator):
     """
 
     operation: ClassVar[WriteOperation]
-    template_fields: Sequence[str] = ("tds_conn_id", "table_id", "source", "format")
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id", "source", "format")
 
     def __init__(
         self,
@@ -320,18 +344,15 @@ class _WriteOperator(_ChangingOperator):
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import Write, WriteOnce
+        from airflow_tds.durability import Source, Write, WriteOnce
 
-        self._check_input()
-        operation, keys = self._operation(), self._keys()
-        write = Write(
-            operation,
+        write = Write.of(
+            Source(self.source, self.data),
+            self._operation(),
             self.table_id,
             self.format,
-            keys,
-            identity=_hash(settings.base_url, operation, self.table_id, self.format, keys, self._origin()),
-            content=self._content(),
-            body=self._body,
+            service=settings.base_url,
+            key_columns=self._keys(),
             unknown_length=self.unknown_length,
         )
         once = WriteOnce(
@@ -343,7 +364,7 @@ class _WriteOperator(_ChangingOperator):
             policy=settings.policy(),
             choices=self._choices(),
         )
-        done = self._finish(client, store, watch, once)
+        done = self._finish(context, client, store, watch, once)
         info = client.info(self.table_id)
         return {
             "table_id": self.table_id,
@@ -351,32 +372,6 @@ class _WriteOperator(_ChangingOperator):
             "row_count": info.row_count,
             "snapshot_id": info.snapshot_id,
         }
-
-    def _check_input(self) -> None:
-        if (self.source is None) == (self.data is None):
-            raise errors.ValidationFailed("give exactly one of source (a path) and data (text, bytes or a callable)")
-        if self.source is not None and "://" in str(self.source):
-            raise errors.ValidationFailed(f"source is the path of a local file, not {str(self.source).split('?')[0]!r}")
-
-    def _origin(self) -> str:
-        return "data" if self.source is None else str(self.source)
-
-    def _content(self) -> str:
-        """A hash of the payload, or of what tells that a file changed; empty for a callable, which tells nothing."""
-        if self.source is not None:
-            known = Path(self.source).stat() if Path(self.source).is_file() else None
-            return _hash(known.st_size, known.st_mtime_ns) if known else ""
-        if callable(self.data):
-            return ""
-        data = self.data.encode() if isinstance(self.data, str) else self.data or b""
-        return hashlib.sha256(data).hexdigest()[:16]
-
-    def _body(self) -> Body:
-        from airflow_tds.client.payloads import body_of
-
-        if self.source is not None:
-            return body_of(Path(self.source))
-        return body_of(self.data if self.data is not None else b"")
 
 
 class TdsUploadOperator(_WriteOperator):
@@ -391,7 +386,7 @@ class TdsUploadOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -416,7 +411,7 @@ class TdsAppendOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -441,7 +436,7 @@ class TdsUpsertOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -475,7 +470,7 @@ class TdsOverwriteOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -501,7 +496,7 @@ class TdsUpdateOperator(_WriteOperator):
         data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
         format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
         unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -545,7 +540,7 @@ class TdsTruncateOperator(_ChangingOperator):
 
     Args:
         table_id: The table (templated).
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `on_clear`, `on_unknown`,
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
     Returns:
@@ -556,7 +551,7 @@ class TdsTruncateOperator(_ChangingOperator):
         AmbiguousWriteError: It cannot be known whether the request was sent, and the table still has rows.
     """
 
-    template_fields: Sequence[str] = ("tds_conn_id", "table_id")
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id")
 
     def __init__(self, *, table_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -565,9 +560,9 @@ class TdsTruncateOperator(_ChangingOperator):
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import TruncateOnce
+        from airflow_tds.durability import TruncateOnce, digest
 
-        identity = _hash(settings.base_url, "truncate", self.table_id)
+        identity = digest(settings.base_url, "truncate", self.table_id)
         once = TruncateOnce(
             client,
             store,
@@ -577,7 +572,7 @@ class TdsTruncateOperator(_ChangingOperator):
             identity=identity,
             choices=self._choices(),
         )
-        self._finish(client, store, watch, once)
+        self._finish(context, client, store, watch, once)
         info = client.info(self.table_id)
         return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
 
@@ -592,7 +587,7 @@ class TdsCrossQueryOperator(_TdsOperator):
         request: A `CrossQueryRequest` as a plain mapping (templated).
         destination: Path of the local file to write (templated); its directory must exist.
         if_exists: What to do about a file that is there: `fail`, `replace` or `skip` the query.
-        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, and Airflow's own.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, and Airflow's own.
 
     Returns:
         `{"uri", "size", "format", "job_id"}`: path, bytes, format and job; `job_id` is empty if skipped.
@@ -603,7 +598,7 @@ class TdsCrossQueryOperator(_TdsOperator):
         WaitTimedOut: The query goes on after the timeout.
     """
 
-    template_fields: Sequence[str] = ("tds_conn_id", "request", "destination")
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "request", "destination")
     template_fields_renderers: ClassVar[dict[str, str]] = {"request": "json"}
 
     def __init__(
@@ -622,14 +617,14 @@ class TdsCrossQueryOperator(_TdsOperator):
     def _work(
         self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
     ) -> dict[str, Any]:
-        from airflow_tds.durability import QueryOnce
+        from airflow_tds.durability import QueryOnce, digest
 
         self._check_input()
-        identity = _hash(settings.base_url, "query", json.dumps(self.request, sort_keys=True, default=str))
+        identity = digest(settings.base_url, "query", json.dumps(self.request, sort_keys=True, default=str))
         query = QueryOnce(client, store, self._generation(context), self.log, request=self.request, identity=identity)
         if not query.is_begun() and self._is_settled_by_existing():
             return self._reference("")
-        done = self._finish(client, store, watch, query)
+        done = self._finish(context, client, store, watch, query)
         if not query.is_finished() or not Path(self.destination).exists():
             self._download(client, done.job_id, watch)
             query.finish()
@@ -659,7 +654,7 @@ class TdsCrossQueryOperator(_TdsOperator):
         target = Path(self.destination)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         try:
-            left = max(MARGIN, watch.deadline - time.time())
+            left = max(LEAST_DOWNLOAD, watch.deadline - time.time())
             client.poll_download_to(job_id, name, timeout=left, poll_interval=watch.poll_interval)
             os.fsync(handle)
             Path(name).chmod(0o666 & ~_umask())
@@ -695,11 +690,6 @@ def _carried(event: Mapping[str, Any]) -> tuple[Watch, Record | None]:
 
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
-def _hash(*values: Any) -> str:
-    """A short name for values, to tell whether they are the same as before."""
-    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]
 
 
 def _umask() -> int:

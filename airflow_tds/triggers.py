@@ -34,14 +34,21 @@ class _WatchTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's constructor
         self.tds_conn_id = tds_conn_id
         self.carry = carry
-        self.watch = Watch.from_json({**watch, "kind": self.kind})
+        self._values = watch
+
+    @property
+    def watch(self) -> Watch:
+        """What is waited for; read when it is needed, as a constructor that raises ends the whole triggerer (3.3.2).
+
+        Raises:
+            UnexpectedReply: The values are no watch.
+        """
+        return Watch.from_json({**self._values, "kind": self.kind})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Give the class path and the keyword arguments that make this trigger again."""
-        values = self.watch.to_json()
-        del values["kind"]
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {"tds_conn_id": self.tds_conn_id, "carry": self.carry, **values}
+        return path, {"tds_conn_id": self.tds_conn_id, "carry": self.carry, **self._values}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and emit how it ended."""
@@ -53,11 +60,12 @@ class _WatchTrigger(BaseTrigger):
 
         from airflow_tds.polling import poller_for
 
+        watch = self.watch
         try:
             poller = await poller_for(self.tds_conn_id)
         except TableServiceError as error:
-            return self.watch.broken(error, time.time())
-        return await poller.wait(self.watch, self._say)
+            return watch.broken(error, time.time())
+        return await poller.wait(watch, self._say)
 
     def _say(self, reading: Reading) -> None:
         self.log.info("%s is %s", self.watch.subject, reading.status)

@@ -5,6 +5,8 @@ No decision, no store and no client; a field added here is read by whatever vers
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +14,7 @@ from typing import Any, Literal, Self, get_args
 
 from airflow_tds.client import errors
 
-__all__ = ["Generation", "Phase", "Record", "utc"]
+__all__ = ["Generation", "Phase", "Record", "digest", "utc"]
 
 VERSION = 1
 
@@ -98,6 +100,11 @@ class Record:
             return cls(**{name: value for name, value in values.items() if name in known})
         except TypeError as invalid:
             raise errors.ValidationFailed(f"the stored record is damaged: {invalid}") from None
+
+
+def digest(*values: Any) -> str:
+    """Give a short name to values, to tell whether they are the same as before."""
+    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]
 
 
 def utc(moment: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
@@ -30,7 +31,8 @@ from airflow_tds.durability.decisions import (
     is_unchanged,
     weigh,
 )
-from airflow_tds.durability.records import Generation, Record, utc
+from airflow_tds.durability.records import Generation, Record, digest, utc
+from airflow_tds.durability.sources import Source
 from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
 from airflow_tds.durability.stores import RecordStore
 
@@ -42,7 +44,7 @@ class Write:
     """One write as it was asked for.
 
     Attributes:
-        op: `upload`, `append` or `upsert`.
+        op: `upload`, `append`, `overwrite` or `upsert`.
         table_id: The table.
         data_format: The payload's format.
         key_columns: For upsert; empty otherwise.
@@ -60,6 +62,37 @@ class Write:
     content: str
     body: Callable[[], Body]
     unknown_length: UnknownLength = "spool"
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        op: WriteOperation,
+        table_id: str,
+        data_format: str,
+        *,
+        service: str,
+        key_columns: tuple[str, ...] = (),
+        unknown_length: UnknownLength = "spool",
+    ) -> Self:
+        """Say what is written, and what tells it apart from other writes.
+
+        Args:
+            source: The payload.
+            op: See the class.
+            table_id: The table.
+            data_format: The payload's format.
+            service: The service's address.
+            key_columns: For upsert; empty otherwise.
+            unknown_length: See `Operations.send_data`.
+
+        Raises:
+            ValidationFailed: The source can not be sent.
+        """
+        source.check()
+        identity = digest(service, op, table_id, data_format, key_columns, source.origin)
+        known = (op, table_id, data_format, key_columns, identity, source.content(), source.body)
+        return cls(*known, unknown_length=unknown_length)
 
 
 class WriteOnce(Once):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 from harness import TaskRun, connect
 
 from airflow_tds.client import errors
 from airflow_tds.local import Service
 from airflow_tds.operators import (
+    RESCUES,
     TdsAppendOperator,
     TdsCrossQueryOperator,
     TdsOverwriteOperator,
@@ -25,6 +27,7 @@ from airflow_tds.operators import (
     TdsUploadOperator,
     TdsUpsertOperator,
 )
+from airflow_tds.triggers import TdsJobTrigger
 
 ROWS = "id,name\n1,a\n2,b\n"
 
@@ -296,6 +299,53 @@ class TestOnce:
         assert isinstance(raised.value, AirflowFailException)
 
 
+@pytest.fixture(params=["path", "file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A folder of the user's for records."""
+    places = {"path": str(tmp_path), "file": f"file://{tmp_path}", "memory": f"memory://records/{tmp_path.name}"}
+    return places[request.param]
+
+
+class TestStore:
+    """A record in a place of the user's, on an Airflow without a task state store."""
+
+    @pytest.fixture
+    def old(self, task: TaskRun) -> TaskRun:
+        task.has_store = False
+        return task
+
+    def test_a_retry_after_success_writes_nothing(
+        self, service: Service, loaded: str, old: TaskRun, pace: dict[str, Any], place: str
+    ) -> None:
+        append = TdsAppendOperator(table_id=loaded, data=ROWS, store=place, **pace)
+        old.execute(append)
+
+        assert old.execute(append)["row_count"] == 4
+        assert writes(service, loaded) == ["upload", "append"]
+
+    def test_each_task_instance_has_a_record_of_its_own(
+        self, loaded: str, old: TaskRun, pace: dict[str, Any], tmp_path: Path
+    ) -> None:
+        old.execute(TdsAppendOperator(table_id=loaded, data=ROWS, store=str(tmp_path), **pace))
+
+        files = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+        assert files == ["dag/run/it/-1/tds.write.v1.json"]
+
+    def test_the_place_may_be_a_template(self) -> None:
+        assert "store" in TdsTruncateOperator.template_fields
+
+    @pytest.mark.parametrize("arguments", [{}, {"durable": False}])
+    def test_without_any_store_the_weaker_promise_is_told_once(
+        self, loaded: str, old: TaskRun, capsys: pytest.CaptureFixture[str], arguments: dict[str, Any]
+    ) -> None:
+        append = TdsAppendOperator(
+            task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05, **arguments
+        )
+        old.execute(append)
+
+        assert capsys.readouterr().out.count("rows may double") == 1
+
+
 class TestInput:
     @pytest.mark.parametrize(
         ("arguments", "text"),
@@ -370,6 +420,14 @@ class TestTriggers:
         with pytest.raises(errors.UnexpectedReply, match="trigger's event"):
             append.execute_complete(task.context(), event=event)
 
+    def test_a_trigger_that_cannot_be_read_fails_alone(self) -> None:
+        damaged = TdsJobTrigger("tds_default", subject="j")
+        _, kwargs = damaged.serialize()
+
+        assert kwargs == {"tds_conn_id": "tds_default", "carry": "", "subject": "j"}
+        with pytest.raises(errors.UnexpectedReply, match="watch is none"):
+            asyncio.run(anext(damaged.run()))  # type: ignore[arg-type]  # an async generator's next is a coroutine
+
     def test_a_forged_success_is_not_believed(self, service: Service, loaded: str, task: TaskRun) -> None:
         service.hold()
         append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True)
@@ -383,6 +441,69 @@ class TestTriggers:
                 append.execute_complete(task.context(), event=forged)
         finally:
             service.release()
+
+
+class TestRescue:
+    """A trigger that crashed has changed nothing, so the try goes on with the same job."""
+
+    def append(self, table: str, **more: Any) -> TdsAppendOperator:
+        return TdsAppendOperator(task_id="it", table_id=table, data=ROWS, deferrable=True, poll_interval=0.05, **more)
+
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_a_crashed_trigger_does_not_end_the_try(
+        self, service: Service, loaded: str, task: TaskRun, durable: bool
+    ) -> None:
+        task.crashes = 1
+
+        assert task.execute(self.append(loaded, durable=durable))["row_count"] == 4
+        assert writes(service, loaded) == ["upload", "append"]
+
+    @pytest.fixture
+    def exhausted(self, service: Service, loaded: str, task: TaskRun) -> TaskRun:
+        """A task instance whose first try has lost one trigger too many."""
+        service.hold()
+        task.crashes = RESCUES + 1
+        try:
+            with pytest.raises(AirflowException, match="Trigger failure"):
+                task.execute(self.append(loaded))
+        finally:
+            service.release()
+        return task
+
+    def test_triggers_that_keep_crashing_end_the_try(self, exhausted: TaskRun) -> None:
+        assert exhausted.crashes == 0
+
+    def test_the_next_try_goes_on_with_the_job(self, service: Service, loaded: str, exhausted: TaskRun) -> None:
+        assert exhausted.execute(self.append(loaded))["row_count"] == 4
+        assert writes(service, loaded) == ["upload", "append"]
+
+    @pytest.mark.parametrize("error", ["Trigger timeout", "Trigger/execution timeout"])
+    def test_a_deferral_that_timed_out_is_a_wait_that_timed_out(
+        self, service: Service, loaded: str, task: TaskRun, error: str
+    ) -> None:
+        service.hold()
+        append = self.append(loaded)
+        try:
+            with pytest.raises(TaskDeferred):
+                append.execute(task.context())
+            with pytest.raises(errors.WaitTimedOut, match=r"QUEUED after .* it goes on"):
+                append.resume_execution("__fail__", {"error": error}, task.context())
+        finally:
+            service.release()
+
+    def test_a_job_that_completed_before_the_deferral_timed_out_is_adopted(self, loaded: str, task: TaskRun) -> None:
+        append = self.append(loaded)
+        with pytest.raises(TaskDeferred) as deferred:
+            append.execute(task.context())
+        task._fire(deferred.value.trigger)
+
+        done = append.resume_execution("__fail__", {"error": "Trigger timeout"}, task.context())
+
+        assert done["row_count"] == 4
+
+    def test_without_a_kept_wait_airflow_says_what_failed(self, loaded: str, task: TaskRun) -> None:
+        with pytest.raises(AirflowException, match="Trigger failure"):
+            self.append(loaded).resume_execution("__fail__", {"error": "Trigger failure"}, task.context())
 
 
 class TestCrossQuery:

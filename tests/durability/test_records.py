@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_tds.client import errors
-from airflow_tds.durability import MemoryStore, Record, TaskStore
+from airflow_tds.durability import FileStore, MemoryStore, ObjectStore, Record, TaskStore, VariableStore
 
 RECORD = Record("append", "t", "this", "c1", "sent", job_id="j1", rows=3, lease=1.5, seen="AWAITING", max_tries=2)
 
@@ -71,6 +73,58 @@ def test_the_tasks_store_keeps_a_record_under_its_key_for_as_long_as_it_is_told(
     store.save(RECORD)
     assert store.load() == RECORD
     assert accessor.kept["key"][1] == timedelta(days=3)
+
+
+class Variables:
+    """What Airflow gives for Variables: texts by key."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def get(self, key: str, default: Any) -> Any:
+        return self.kept.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        self.kept[key] = value
+
+
+def test_a_variable_keeps_a_record_as_text() -> None:
+    variables = Variables()
+    store = VariableStore(variables, "key")
+    assert store.load() is None
+    store.save(RECORD)
+    assert VariableStore(variables, "key").load() == RECORD
+    assert store.name == "the Variable key"
+
+
+@pytest.fixture(params=[FileStore, ObjectStore])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path / "record.json")
+
+
+def test_a_file_and_an_object_keep_a_record(store: Any, tmp_path: Path) -> None:
+    assert store.load() is None
+    store.save(replace(RECORD, phase="initiated"))
+    store.save(RECORD)
+    assert store.load() == RECORD
+    assert store.name.endswith(f"{tmp_path}/record.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_file_that_is_damaged_is_refused(store: Any, tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text("{")
+    with pytest.raises(errors.ValidationFailed, match="damaged: it is no JSON"):
+        store.load()
+
+
+def test_a_record_that_cannot_be_stored_leaves_the_earlier_one(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "record.json")
+    store.save(RECORD)
+    unstorable = replace(RECORD, identity=object())  # type: ignore[arg-type]  # stands for a full disk
+    with pytest.raises(TypeError):
+        store.save(unstorable)
+    assert store.load() == RECORD
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
 def test_the_tasks_store_says_where_a_person_finds_the_record() -> None:

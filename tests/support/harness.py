@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import airflow
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_tds import polling
 from airflow_tds.local import Service
 
-__all__ = ["TaskRun", "connect"]
+__all__ = ["HAS_STORE", "TaskRun", "connect"]
+
+#: Whether this Airflow keeps a task's state over its tries.
+HAS_STORE = tuple(map(int, airflow.__version__.split(".")[:2])) >= (3, 3)
 
 #: Short leases, so that a test may wait for one.
 EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 60, "lease_margin": 0}
@@ -43,6 +48,9 @@ class TaskRun:
         self.clear_number = 0
         self.stale = False
         self.deferrals: list[tuple[str, dict[str, Any]]] = []
+        self.crashes = 0
+        self.has_store = HAS_STORE
+        self.xcoms: dict[str, Any] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         return None if self.stale else self.values.get(key, default)
@@ -54,22 +62,38 @@ class TaskRun:
 
     def context(self) -> Any:
         return {
-            "ti": SimpleNamespace(max_tries=self.max_tries, try_number=1),
+            "ti": SimpleNamespace(
+                max_tries=self.max_tries,
+                try_number=1,
+                map_index=-1,
+                dag_id="dag",
+                run_id="run",
+                task_id="it",
+                xcom_push=self._push,
+                xcom_pull=lambda *, task_ids, key, map_indexes: self.xcoms.get(key),
+            ),
             "dag_run": SimpleNamespace(clear_number=self.clear_number),
-            "task_state_store": self,
-        }
+        } | ({"task_state_store": self} if self.has_store else {})
+
+    def _push(self, *, key: str, value: Any) -> None:
+        self.xcoms[key] = json.loads(json.dumps(value))
 
     def execute(self, operator: Any) -> Any:
         """Run an operator to its end as Airflow does: triggers and events travel as JSON."""
-        method = operator.execute
-        kwargs: dict[str, Any] = {}  # only the event comes back: dag.test() drops what defer() was given
+        self.xcoms = {}  # they survive a deferral, and no try
+        goes_on = operator.execute
         while True:
             try:
-                return method(self.context(), **kwargs)
+                return goes_on(context=self.context())
             except TaskDeferred as deferred:
-                event = self._fire(deferred.trigger)
-                method = getattr(operator, deferred.method_name)
-                kwargs = {"event": event}
+                goes_on = partial(operator.resume_execution, *self._outcome(deferred))
+
+    def _outcome(self, deferred: Any) -> tuple[str, dict[str, Any]]:
+        """Say what Airflow goes on with: only the event comes back, dag.test() drops what defer() was given."""
+        if self.crashes:
+            self.crashes -= 1
+            return "__fail__", {"error": "Trigger failure", "traceback": ["the trigger's own line"]}
+        return deferred.method_name, {"event": self._fire(deferred.trigger)}
 
     def _fire(self, trigger: Any) -> Any:
         path, kwargs = trigger.serialize()
@@ -81,9 +105,10 @@ class TaskRun:
                 async for event in type(trigger)(**kwargs).run():
                     return event.payload
             finally:  # a triggerer's loop lives on and its pollers close themselves; this one ends now
-                for opening in polling._BY_LOOP.get(asyncio.get_running_loop(), {}).values():
-                    if opening.exception() is None:
-                        await opening.result().close()
+                registry = polling._BY_LOOP.get(asyncio.get_running_loop())
+                for opening in registry.openings.values() if registry else ():
+                    if opening.poller.exception() is None:
+                        await opening.poller.result().close()
             raise AssertionError("the trigger ended without an event")
 
         return json.loads(json.dumps(asyncio.run(first())))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from stack import FAST_RECOVERY, Run, Stack
@@ -23,7 +24,7 @@ EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 5, "lea
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    tables = ("deferred", "deferred_in_process", "survives", "before", "within", "after")
+    tables = ("deferred", "deferred_in_process", "survives", "rescued", "variable", "before", "within", "after")
     with Service(tables=tables, upload_url_lifetime=LIFETIME) as service:
         yield service
 
@@ -121,6 +122,23 @@ def test_a_task_outlives_its_triggerer(stack: Stack, service: Service) -> None:
 
     assert run.wait(60) == "success", logs(stack, run)
     assert jobs(service, "append", "survives") == before + 1
+
+
+def test_a_task_outlives_a_trigger_that_failed_without_a_retry(stack: Stack, service: Service) -> None:
+    run = stack.trigger("rescued")
+
+    assert run.wait(60) == "success", logs(stack, run)
+    assert "rescue 1 of 3" in run.task_log("append")
+    assert jobs(service, "append", "rescued") == 1
+
+
+def test_a_record_is_kept_in_a_variable_where_the_user_says_so(stack: Stack, service: Service) -> None:
+    run = stack.trigger("variable")
+
+    assert run.wait(60) == "success", logs(stack, run)
+    assert "nothing is written" not in run.task_log("append")
+    key = f"variable__{run.run_id}__append__-1__tds.write.v1"
+    assert json.loads(stack.get(f"variables/{quote(key)}")["value"])["phase"] == "done"
 
 
 @pytest.mark.parametrize("point", ["before", "within", "after"])

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import DAG
 
@@ -61,6 +62,20 @@ class DiesAfter(TdsAppendOperator):
         durability.TaskStore.save = trapped  # type: ignore[assignment,method-assign]  # the trap
 
 
+class LosesItsTrigger(TdsAppendOperator):
+    """An append whose first trigger can not be made by the triggerer, as after a bad upgrade."""
+
+    def defer(self, *, trigger: Any, **kwargs: Any) -> NoReturn:
+        """Take what a trigger needs out of the first one."""
+        MARKS.mkdir(exist_ok=True)
+        if not (MARKS / "trigger").exists():
+            (MARKS / "trigger").touch()
+            path, values = trigger.serialize()
+            del values["subject"]
+            trigger.serialize = lambda: (path, values)
+        super().defer(trigger=trigger, **kwargs)
+
+
 DEFAULTS = {
     "deferrable": True,
     "poll_interval": 0.5,
@@ -78,6 +93,12 @@ with DAG("in_process", schedule=None, default_args=DEFAULTS) as in_process:
 
 with DAG("survives", schedule=None, default_args=DEFAULTS):
     TdsAppendOperator(task_id="append", table_id="survives", data=all_rows)
+
+with DAG("rescued", schedule=None, default_args=DEFAULTS | {"retries": 0}):
+    LosesItsTrigger(task_id="append", table_id="rescued", data=all_rows)
+
+with DAG("variable", schedule=None, default_args=DEFAULTS):
+    TdsAppendOperator(task_id="append", table_id="variable", data=all_rows, store="variable")
 
 with DAG("killed", schedule=None, default_args=DEFAULTS):
     TdsAppendOperator(task_id="before", table_id="before", data=dies_before)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import uuid
 from dataclasses import replace
 
 from airflow_tds.client import errors
@@ -84,6 +85,7 @@ class Calls:
 
         A pause that would pass the deadline ends with it, and nothing more is sent.
         """
+        request = self.wire.keyed(request, uuid.uuid4().hex)
         for attempt in range(1, tries + 1):
             try:
                 return await self._once(request)

@@ -71,6 +71,7 @@ class Forms(BaseModel):
 
     headers: Mapping[str, str] = {}
     put_headers: Mapping[str, str] = {}
+    idempotency_header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
     format_tokens: Mapping[str, str] = {}
     mode_tokens: Mapping[str, str] = {}
     media_types: Mapping[str, str] = {

@@ -25,6 +25,7 @@ __all__ = [
     "Strategy",
     "check_headers",
     "is_header",
+    "merged",
     "pointer_keys",
     "route",
 ]
@@ -63,6 +64,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not is_header(name, value) or name.lower() in _SECRET:
             raise ValueError(f"the header {name!r} is refused: it is no header field, or a credential")
+
+
+def merged(*headers: Mapping[str, str]) -> dict[str, str]:
+    """Put header fields together; a later one takes the place of an earlier one, whatever the case of its name."""
+    found = {name.lower(): (name, value) for fields in headers for name, value in fields.items()}
+    return dict(found.values())
 
 
 class Place(BaseModel):
@@ -169,7 +176,7 @@ class Route(BaseModel):
             ValidationFailed: A value cannot stand where it has to travel.
         """
         in_path = {name: _required(name, inputs[name]) for name in _names(self.path) if name in inputs}
-        placed = Placed(self.fill(**ids, **in_path), dict(self.headers), {})
+        placed = Placed(self.fill(**ids, **in_path), {}, {})
         query: list[tuple[str, str]] = []
         for name, value in inputs.items():
             at = self.places.get(name)
@@ -184,7 +191,7 @@ class Route(BaseModel):
                 _put(placed.body, at.name, written)
         mark = "&" if "?" in placed.target else "?"
         target = f"{placed.target}{mark}{urlencode(query)}" if query else placed.target
-        return placed._replace(target=target, body=placed.body or None)
+        return Placed(target, merged(self.headers, placed.headers), placed.body or None)
 
     def style(self, name: str) -> str:
         """Say how an input is written; empty where it does not travel."""

@@ -177,6 +177,13 @@ SILENCES = (
     ),
     Silence("§5", "Other headers that a service wants", ("headers",), "none; never a credential"),
     Silence(
+        "§4.2",
+        "Idempotency key of a write",
+        ("idempotency_header",),
+        "off; with a header's name, each request that changes data carries a key that stays the same when it is sent"
+        " again, so that its route may be repeated `always`",
+    ),
+    Silence(
         "§8",
         "Page size, rate and payload limits",
         (),

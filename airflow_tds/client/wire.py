@@ -48,7 +48,7 @@ from airflow_tds.client.replies import (
     shown,
     unsigned,
 )
-from airflow_tds.client.routes import Route, Strategy
+from airflow_tds.client.routes import Route, Strategy, merged
 
 __all__ = ["LARGEST_PAGE", "PROFILES", "Initiation", "Poll", "Route", "Wire", "WriteOperation", "retry_after"]
 
@@ -189,7 +189,7 @@ class Wire(Forms):
         """Submit a write whose data is the request's body, to be added; the answer names its job."""
         request = self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
         media_type = self.media_types.get(data_format, UNKNOWN_MEDIA)
-        return replace(request, headers={"Content-Type": media_type, **request.headers})
+        return replace(request, headers=merged({"Content-Type": media_type}, request.headers))
 
     def put_request(self, initiation: Initiation, body: Body, *, limit: float) -> Request:
         """Send a write's payload to the object store, without credentials."""
@@ -199,7 +199,7 @@ class Wire(Forms):
             "PUT",
             initiation.upload_url,
             "always",  # the same bytes to the same URL: a job applies its data at most once (assumed)
-            headers={**self.put_headers, **initiation.upload_headers},
+            headers=merged(self.put_headers, initiation.upload_headers),
             body=body,
             limit=limit,
         )
@@ -269,6 +269,17 @@ class Wire(Forms):
         """Write filters as one structured predicate, §2.6."""
         return structured(filters, numbers=self.filter_values == "number_or_text")
 
+    def keyed(self, request: Request, key: str) -> Request:
+        """Give a request that changes data an idempotency key, where the service takes one.
+
+        Args:
+            request: To be sent, perhaps several times.
+            key: The same one each time.
+        """
+        if not self.idempotency_header or request.method == "GET" or isinstance(request.target, SecretUrl):
+            return request
+        return replace(request, headers=merged(request.headers, {self.idempotency_header: key}))
+
     def download_request(self, job_id: str, url: SecretUrl, sink: Download) -> Request:
         """Fetch a result, or the rest of one, from the object store, without credentials."""
         headers = {"Accept-Encoding": "identity", **sink.fields()}  # as it is stored; no decoder, no bomb
@@ -333,7 +344,7 @@ class Wire(Forms):
             at_route.method,
             placed.target,
             at_route.repeat,
-            headers={**self.headers, **placed.headers},
+            headers=merged(self.headers, placed.headers),
             json=placed.body if document is None else document,
         )
 

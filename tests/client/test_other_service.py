@@ -23,6 +23,7 @@ SETTING = json.loads("""
 {
   "headers": {"X-Tenant": "acme"},
   "put_headers": {"X-Always": "too"},
+  "idempotency_header": "X-Once",
   "format_tokens": {"csv": "CSV_TEXT", "json": "JSON_ROWS", "parquet": "PARQUET_FILE"},
   "mode_tokens": {"append": "ADD", "overwrite": "SWAP", "upsert": "MERGE"},
   "media_types": {"csv": "text/x-csv"},

@@ -165,6 +165,14 @@ def test_fixed_headers_go_with_every_request_and_a_routes_own_win() -> None:
     assert wire.info_request("t").headers == {"X-Tenant": "z", "X-B": "c"}
 
 
+def test_a_header_is_replaced_whatever_the_case_of_its_name() -> None:
+    wire = Wire.from_setting({"headers": {"X-A": "a"}, "append": {"strategy": "direct", "headers": {"x-a": "b"}}})
+    named = Wire.from_setting({"append": {"strategy": "direct", "headers": {"content-type": "text/x"}}})
+
+    assert wire.direct_request("append", "t", "csv", None).headers == {"x-a": "b", "Content-Type": "text/csv"}
+    assert named.direct_request("append", "t", "csv", None).headers == {"content-type": "text/x"}
+
+
 def test_the_route_of_a_setting_may_say_how_it_is_repeated() -> None:
     assert Wire.from_setting({"truncate": {"repeat": "always"}}).truncate_request("t").repeat == "always"
 
@@ -219,6 +227,7 @@ def test_a_format_without_a_media_type_is_bytes() -> None:
         ({"put_headers": {"x": "a\nb"}}, "the header 'x' is refused"),
         ({"append": "POST /x/{table_id}/{limit}"}, "append: the path names {table_id}"),
         ({"error_kinds": {"404": "gone"}}, "error_kinds"),
+        ({"idempotency_header": "a: b"}, "idempotency_header"),
         ({"error_kinds": "404"}, "error_kinds"),
         ({"poll_by": "webhook"}, "poll_by"),
         ("patsch", "'patsch' is no profile; known: routes, patch"),

@@ -5,6 +5,7 @@ And what a 404 means where a route is only assumed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from scripted import Run, answer
 
 from airflow_tds.client import errors
+from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.messages import Reply
 from airflow_tds.client.wire import Wire
+from airflow_tds.local import Service
 
 URL = "https://store.example/put/1?sig=0123456789abcdef"
 PAGE = answer({"items": [], "metadata": {"has_next": False}})
@@ -136,6 +139,32 @@ def test_strategies_may_differ_by_operation(scripted: Any, run: Run) -> None:
     assert len(runtime.requests) == 1
 
 
+KEYED = {"idempotency_header": "Idempotency-Key", "append": {"repeat": "always"}}
+
+
+def test_a_request_that_is_sent_again_carries_the_same_key(scripted: Any, run: Run) -> None:
+    initiated = answer({"job_id": "j1", "upload_url": URL})
+    runtime, client = scripted(
+        errors.TransportFailed("cut"), initiated, Reply(200), initiated, Reply(200), wire=Wire.from_setting(KEYED)
+    )
+
+    run(call(client, "append"))
+    run(call(client, "append"))
+
+    keys = [request.headers.get("Idempotency-Key") for request in runtime.requests]
+    assert keys[0] == keys[1] != keys[3]
+    assert len(keys[0]) == 32
+    assert keys[2] is None
+
+
+def test_what_only_reads_carries_no_key(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(answer({"row_count": 0}), wire=Wire.from_setting(KEYED))
+
+    run(client.info("t"))
+
+    assert runtime.requests[0].headers == {}
+
+
 # ---- queries whose status the job's record tells
 
 
@@ -231,6 +260,25 @@ def test_a_missing_table_is_a_missing_table(scripted: Any, run: Run) -> None:
     with pytest.raises(errors.TableNotFound):
         run(client.truncate("t"))
     assert runtime.lines == ["POST /tables/t/data/truncate", PROBE]
+
+
+@pytest.mark.parametrize("table_id", ["t", "none"])
+def test_over_a_real_socket_a_missing_route_is_told_from_a_missing_table(
+    face: str, service: Service, table_id: str
+) -> None:
+    wire = Wire.from_setting({"upsert": "POST /elsewhere/{table_id}"})
+    kind = errors.WireMismatch if table_id == "t" else errors.TableNotFound
+
+    async def scenario() -> None:
+        async with AsyncTableClient(service.url, token=service.token, wire=wire) as client:
+            await client.submit_upsert(table_id, b"a\n1\n", key_columns="a")
+
+    def blocking() -> None:
+        with TableClient(service.url, token=service.token, wire=wire) as client:
+            client.submit_upsert(table_id, b"a\n1\n", key_columns="a")
+
+    with pytest.raises(kind, match="elsewhere"):
+        blocking() if face == "blocking" else asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("probed", [Reply(403), Reply(503), errors.TransportFailed("cut")])

@@ -230,6 +230,8 @@ class Handler(BaseHTTPRequestHandler):
             raise No(498, "KEY", "who are you")
         if asked.headers.get(KEY_HEADER) == READ_ONLY_KEY and asked.method != "GET":
             raise No(470, "RIGHTS", "you may only look")
+        if asked.method != "GET" and not asked.headers.get("X-Once"):
+            raise No(418, "ONCE", "by which key")
         if asked.headers.get("X-Tenant") != "acme":
             raise No(418, "TENANT", "whose data")
         below = [f"/{part}" for part in asked.path[:2]]

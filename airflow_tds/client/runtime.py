@@ -71,6 +71,8 @@ _NOT_SENT = (
 _BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 #: Closed with this option, a connection is reset: the other side sees at once that the transfer was given up.
 _RESET = struct.pack("ii", 1, 0)
+#: Where a redirect's target is kept.
+_LOCATION = "airflow_tds.location"
 #: A header field that can be sent.
 _FIELD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+: (?! )[\x20-\x7e]*")
 
@@ -199,7 +201,7 @@ def _failure(request: Request, error: Exception) -> errors.TransportFailed:
 
     Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
     """
-    unsent = isinstance(error, (*_NOT_SENT, httpx.InvalidURL))
+    unsent = isinstance(error, _NOT_SENT)
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
     quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError)
     detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
@@ -311,6 +313,7 @@ class _Incoming:
         self._kept = bytearray()
         self._received = 0
         self._headers = {name.lower(): value for name, value in response.headers.items()}
+        self._headers |= response.extensions.get(_LOCATION, {})
         self._encoded = self._headers.get("content-encoding", "identity").lower() != "identity"
         self.pours = request.sink is not None and response.is_success
         if response.is_success:
@@ -463,14 +466,18 @@ class _Reached:
             self._stream = info["return_value"]
             try:
                 self._check()
-            except errors.TableServiceError:
+            except (errors.TableServiceError, httpx.ConnectError):
                 self._stream.close()
                 raise
 
     def _check(self) -> None:
         self.check_stop()
         if self._direct and isinstance(self._request.target, SecretUrl):
-            _check_peer(self._access, self._request, peer(str(self._stream.get_extra_info("server_addr")[0])))
+            try:
+                there = self._stream.get_extra_info("server_addr")[0]
+            except OSError:  # closed by the other side as soon as it was made
+                raise httpx.ConnectError("lost") from None
+            _check_peer(self._access, self._request, peer(str(there)))
 
     def break_off(self) -> None:
         """Wake whoever reads from the connection or writes to it, from another thread."""
@@ -569,13 +576,24 @@ class _Connections:
         stores = isinstance(request.target, SecretUrl)
         with self._lock:
             if stores not in self._open:
-                self._open[stores] = httpx.Client(limits=self._limits, **_options(self._access, stores=stores))
+                options = _options(self._access, stores=stores) | {"event_hooks": {"response": [_set_aside]}}
+                self._open[stores] = httpx.Client(limits=self._limits, **options)
             return self._open[stores]
 
     def close(self) -> None:
         """Close them; the next request opens them again."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def _set_aside(response: httpx.Response) -> None:
+    """Keep a redirect's target from httpx, which reads it though it may not follow it, and breaks on a bad one."""
+    if "location" in response.headers:
+        response.extensions[_LOCATION] = {"location": response.headers.pop("location")}
+
+
+async def _set_aside_later(response: httpx.Response) -> None:
+    _set_aside(response)
 
 
 def _options(access: Access, *, stores: bool) -> dict[str, Any]:
@@ -701,7 +719,8 @@ class AsyncRuntime:
         # httpcore's pool loses a place for good when a request is cancelled while it connects: it gets no bound to
         # run out of, and the bound is kept here.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        return httpx.AsyncClient(limits=limits, **_options(self._access, stores=False))
+        hooks = {"response": [_set_aside_later]}
+        return httpx.AsyncClient(limits=limits, event_hooks=hooks, **_options(self._access, stores=False))
 
     async def send(self, request: Request) -> Reply:
         """Send a request; see `Runtime`."""

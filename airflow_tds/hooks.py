@@ -1,7 +1,8 @@
 """A connection becomes settings, and settings become a client.
 
 `settings_of` is the only reader of connection fields, and pure. `TdsHook` does no I/O before it is asked
-for a client. Operations are the client's; what a write must remember is durability's.
+for a client. Operations are the client's; what a write must remember is durability's: `durable_write` only puts
+the two together for a task's own code.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from airflow_tds.client.errors import ValidationFailed
-from airflow_tds.compat import BaseHook, Connection, async_connection
+from airflow_tds.compat import BaseHook, Connection, Context, async_connection
 
 if TYPE_CHECKING:
     from airflow_tds.client.access import Access, Timeouts
     from airflow_tds.client.client import AsyncTableClient, TableClient
     from airflow_tds.client.credentials import Credentials
-    from airflow_tds.client.wire import Wire
+    from airflow_tds.client.wire import Wire, WriteOperation
     from airflow_tds.durability import Policy
 
 __all__ = ["Settings", "TdsHook", "async_settings", "settings_of"]
@@ -299,6 +301,77 @@ class TdsHook(BaseHook):
     async def async_client(self) -> AsyncTableClient:
         """Make a client for this coroutine; close it, or use it in an `async with`."""
         return (await async_settings(self.tds_conn_id)).async_client()
+
+    def durable_write(
+        self,
+        context: Context,
+        op: WriteOperation,
+        table_id: str,
+        *,
+        source: str | os.PathLike[str] | None = None,
+        data: str | bytes | Callable[[], Iterable[bytes]] | None = None,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        key_columns: str | Sequence[str] = (),
+        slot: str | None = None,
+        unknown_length: Literal["spool", "chunked"] = "spool",
+        timeout: float | None = None,
+        poll_interval: float = 5.0,
+        durable: bool = True,
+        store: str | None = None,
+        on_clear: Literal["auto", "resume", "new"] = "auto",
+        on_unknown: Literal["fail", "resubmit", "assume_done"] = "fail",
+    ) -> dict[str, Any]:
+        """Write from a task's own code as the operators do, at most once; waits in the worker.
+
+        Args:
+            context: Airflow's, such as `get_current_context()`.
+            op: `upload`, `append`, `overwrite` or `upsert`.
+            table_id: The table.
+            source: Path of a local file to send; give this or `data`.
+            data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
+            format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+            key_columns: For upsert: a column name or a list of them.
+            slot: Which of several writes of one task this is; None means operation and table. It must be the same
+                in every try.
+            unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
+            timeout: Seconds; None means the task's `execution_timeout`, else 7 days.
+            poll_interval: Seconds between two reads at most.
+            durable: As for the operators.
+            store: As for the operators.
+            on_clear: As for the operators.
+            on_unknown: As for the operators.
+
+        Returns:
+            `{"table_id", "job_id", "row_count", "snapshot_id"}` of the table after it.
+
+        Raises:
+            ValidationFailed: A parameter is invalid, or this execution has used the slot already.
+            JobFailed: The job failed and changed nothing.
+            WaitTimedOut: The job goes on after the timeout.
+            AmbiguousWriteError: It cannot be known whether the write was applied.
+        """
+        from airflow_tds.durability import Choices, Source, Write, WriteOnce
+        from airflow_tds.tasks import claim, generation_of, store_of, watch_of
+
+        settings, choices = self.settings(), Choices.of(on_clear, on_unknown)
+        keys = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
+        write = Write.of(
+            Source(source, data),
+            op,
+            table_id,
+            format,
+            service=settings.base_url,
+            key_columns=keys,
+            unknown_length=unknown_length,
+        )
+        watch = watch_of(timeout, context["task"].execution_timeout, poll_interval)
+        slot = slot or f"{op}:{table_id}"
+        claim(context, slot)
+        place = store_of(context, self.log, place=store, durable=durable, slot=slot)
+        with settings.client() as client:
+            generation, policy = generation_of(context), settings.policy()
+            once = WriteOnce(client, place, generation, self.log, write=write, policy=policy, choices=choices)
+            return once.result(once.complete(watch))
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:

@@ -364,14 +364,7 @@ class _WriteOperator(_ChangingOperator):
             policy=settings.policy(),
             choices=self._choices(),
         )
-        done = self._finish(context, client, store, watch, once)
-        info = client.info(self.table_id)
-        return {
-            "table_id": self.table_id,
-            "job_id": done.job_id,
-            "row_count": info.row_count,
-            "snapshot_id": info.snapshot_id,
-        }
+        return once.result(self._finish(context, client, store, watch, once))
 
 
 class TdsUploadOperator(_WriteOperator):

@@ -101,6 +101,16 @@ class Once:
         """Go as far as possible without waiting; see each work's own."""
         raise NotImplementedError
 
+    def complete(self, watch: Watch) -> Done:
+        """Go to the end, waiting here.
+
+        Args:
+            watch: Pace and deadline of the wait; its subject is filled in.
+        """
+        while not isinstance(step := self.advance(watch), Done):
+            self._client.watch(step.watch)
+        return step
+
     def _save(self, record: Record, phase: Phase) -> Record:
         """Store the record in this try's generation; whatever is raised ends the try."""
         stored = replace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
@@ -147,6 +147,20 @@ class WriteOnce(Once):
             return step
         attach = step if isinstance(step, Attach) else None
         return self._follow(known(record) if attach else self._start(), watch, attach)
+
+    def result(self, done: Done) -> dict[str, Any]:
+        """Say what became of the table: a small reference, fit for an XCom.
+
+        Args:
+            done: What `advance` returned.
+        """
+        info = self._client.info(self._write.table_id)
+        return {
+            "table_id": self._write.table_id,
+            "job_id": done.job_id,
+            "row_count": info.row_count,
+            "snapshot_id": info.snapshot_id,
+        }
 
     def _follow(self, record: Record, watch: Watch, attach: Attach | None) -> Wait | Done:
         """Look at the recorded job until there is something to wait for, or the end."""

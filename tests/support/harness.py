@@ -6,6 +6,7 @@ import asyncio
 import json
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,10 @@ def connect(service: Service, monkeypatch: pytest.MonkeyPatch, **extra: Any) -> 
     monkeypatch.setenv("AIRFLOW_CONN_TDS_DEFAULT", json.dumps(values))
 
 
+#: Numbers of tries: no two task instances of a test session are the same execution.
+_TRIES = count(1)
+
+
 class TaskRun:
     """What Airflow keeps of a task instance over its tries: the store, the generation, the deferrals."""
 
@@ -49,6 +54,7 @@ class TaskRun:
         self.stale = False
         self.deferrals: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
+        self.tries = next(_TRIES)
         self.has_store = HAS_STORE
         self.xcoms: dict[str, Any] = {}
 
@@ -64,7 +70,7 @@ class TaskRun:
         return {
             "ti": SimpleNamespace(
                 max_tries=self.max_tries,
-                try_number=1,
+                try_number=self.tries,
                 map_index=-1,
                 dag_id="dag",
                 run_id="run",
@@ -72,6 +78,7 @@ class TaskRun:
                 xcom_push=self._push,
                 xcom_pull=lambda *, task_ids, key, map_indexes: self.xcoms.get(key),
             ),
+            "task": SimpleNamespace(execution_timeout=None),
             "dag_run": SimpleNamespace(clear_number=self.clear_number),
         } | ({"task_state_store": self} if self.has_store else {})
 

@@ -17,6 +17,7 @@ from airflow_tds.local import Service
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 ROWS = 200_000
+TABLES = ["deferred", "deferred_in_process", "survives", "rescued", "variable", "tasked", "before", "within", "after"]
 #: Seconds: a killed upload's lease ends soon, yet later than a healthy upload takes.
 LIFETIME = 12.0
 EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 5, "lease_margin": 0}
@@ -24,7 +25,17 @@ EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 5, "lea
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    tables = ("deferred", "deferred_in_process", "survives", "rescued", "variable", "before", "within", "after")
+    tables = (
+        "deferred",
+        "deferred_in_process",
+        "survives",
+        "rescued",
+        "variable",
+        "tasked",
+        "before",
+        "within",
+        "after",
+    )
     with Service(tables=tables, upload_url_lifetime=LIFETIME) as service:
         yield service
 
@@ -139,6 +150,15 @@ def test_a_record_is_kept_in_a_variable_where_the_user_says_so(stack: Stack, ser
     assert "nothing is written" not in run.task_log("append")
     key = f"variable__{run.run_id}__append__-1__tds.write.v1"
     assert json.loads(stack.get(f"variables/{quote(key)}")["value"])["phase"] == "done"
+
+
+def test_a_tasks_own_code_writes_once_although_it_dies(stack: Stack, service: Service) -> None:
+    run = stack.trigger("tasked")
+
+    assert run.wait(60) == "success", logs(stack, run)
+    assert run.tasks()["append"]["try_number"] == 2
+    assert run.xcom("append")["row_count"] == ROWS
+    assert jobs(service, "append", "tasked") == 1
 
 
 @pytest.mark.parametrize("point", ["before", "within", "after"])

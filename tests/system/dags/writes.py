@@ -9,9 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
-from airflow.providers.common.compat.sdk import DAG
+from airflow.providers.common.compat.sdk import DAG, get_current_context, task
 
 from airflow_tds import durability
+from airflow_tds.hooks import TdsHook
 from airflow_tds.operators import TdsAppendOperator, TdsTruncateOperator, TdsUploadOperator
 
 MARKS = Path(os.environ["AIRFLOW_HOME"]) / "marks"
@@ -99,6 +100,17 @@ with DAG("rescued", schedule=None, default_args=DEFAULTS | {"retries": 0}):
 
 with DAG("variable", schedule=None, default_args=DEFAULTS):
     TdsAppendOperator(task_id="append", table_id="variable", data=all_rows, store="variable")
+
+with DAG("tasked", schedule=None, default_args={"retries": 1, "retry_delay": timedelta(seconds=0)}):
+
+    @task
+    def append() -> dict[str, Any]:
+        """Write, and die before anybody knows: the next try must not write again."""
+        result = TdsHook().durable_write(get_current_context(), "append", "tasked", data=all_rows, poll_interval=0.5)
+        die_once("tasked")
+        return result
+
+    append()
 
 with DAG("killed", schedule=None, default_args=DEFAULTS):
     TdsAppendOperator(task_id="before", table_id="before", data=dies_before)

@@ -28,6 +28,7 @@ from airflow_tds.compat import (
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
+    from airflow_tds.client.filters import Filters
     from airflow_tds.client.waiting import Watch
     from airflow_tds.client.wire import WriteOperation
     from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TdsAppendOperator",
     "TdsCrossQueryOperator",
+    "TdsDeleteRowsOperator",
     "TdsOverwriteOperator",
     "TdsTruncateOperator",
     "TdsUpdateOperator",
@@ -563,6 +565,56 @@ class TdsTruncateOperator(_ChangingOperator):
             self.log,
             table_id=self.table_id,
             identity=identity,
+            choices=self._choices(),
+        )
+        self._finish(context, client, store, watch, once)
+        info = client.info(self.table_id)
+        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
+
+
+class TdsDeleteRowsOperator(_ChangingOperator):
+    """Delete the rows that match all filters, §4.2 rule 5.
+
+    The request is sent at most once per record: a late second one would delete rows that were written after the
+    first. It has no job to ask about, so an answer that was lost is ambiguous.
+
+    Args:
+        table_id: The table (templated).
+        filters: One filter or a list of them, which combine with AND, as text such as `day:eq:2026-01-31` or as
+            a mapping with `field`, `operator` and `value` (templated). At least one.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
+            and Airflow's own.
+
+    Returns:
+        `{"table_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        ValidationFailed: There is no filter, or one that cannot be sent.
+        AmbiguousWriteError: It cannot be known whether the rows were deleted.
+    """
+
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id", "filters")
+
+    def __init__(self, *, table_id: str, filters: Filters, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table_id = table_id
+        self.filters = filters
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.client.filters import simple_expressions
+        from airflow_tds.durability import DeleteOnce, digest
+
+        asked = simple_expressions(self.filters)
+        once = DeleteOnce(
+            client,
+            store,
+            self._generation(context),
+            self.log,
+            table_id=self.table_id,
+            identity=digest(settings.base_url, "delete_rows", self.table_id, asked),
+            filters=asked,
             choices=self._choices(),
         )
         self._finish(context, client, store, watch, once)

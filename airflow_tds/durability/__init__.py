@@ -8,7 +8,7 @@ Rooms, each importing those before it only: `records` (what is stored), `stores`
 from airflow_tds.durability.decisions import LEASE_MARGIN, Choices, Policy
 from airflow_tds.durability.queries import QueryOnce
 from airflow_tds.durability.records import Generation, Record, digest
-from airflow_tds.durability.requests import TruncateOnce
+from airflow_tds.durability.requests import DeleteOnce, TruncateOnce
 from airflow_tds.durability.sources import Source
 from airflow_tds.durability.steps import Done, Once, Wait
 from airflow_tds.durability.stores import FileStore, MemoryStore, ObjectStore, RecordStore, TaskStore, VariableStore
@@ -17,6 +17,7 @@ from airflow_tds.durability.writes import Write, WriteOnce
 __all__ = [
     "LEASE_MARGIN",
     "Choices",
+    "DeleteOnce",
     "Done",
     "FileStore",
     "Generation",

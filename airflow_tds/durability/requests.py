@@ -6,31 +6,24 @@ a person.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
+from airflow_tds.client.filters import Filters
 from airflow_tds.client.waiting import Verdict, Watch, judge_truncated
 from airflow_tds.durability.decisions import Ambiguous, Attach, Choices, settle_doubt
 from airflow_tds.durability.records import Generation, Record
 from airflow_tds.durability.steps import Done, Log, Once, Wait, known
 from airflow_tds.durability.stores import RecordStore
 
-__all__ = ["TruncateOnce"]
+__all__ = ["DeleteOnce", "TruncateOnce"]
 
 
-class TruncateOnce(Once):
-    """A truncation, sent at most once per record: a late second one would destroy later writes.
-
-    Args:
-        client: The service.
-        store: Where its record is kept.
-        generation: This try's.
-        log: Says which case was taken.
-        table_id: The table.
-        identity: See `Record`.
-        choices: What a person has decided beforehand.
-    """
+class _RequestOnce(Once):
+    """What a truncation and a deletion share: the table, the intent, and that nobody knows of a lost answer."""
 
     def __init__(
         self,
@@ -46,6 +39,43 @@ class TruncateOnce(Once):
         super().__init__(client, store, generation, log, choices=choices)
         self._table_id = table_id
         self._identity = identity
+
+    def _send(self, record: Record, send: Callable[[], None]) -> Record:
+        """Record the intent, then send; what certainly was not processed leaves no intent behind."""
+        record = self._save(record, "intent")
+        try:
+            send()
+        except errors.TableServiceError as error:
+            if error.outcome == "unknown":
+                self._log.warning("%s; it may have arrived", error)
+                return record
+            self._save(record, "failed_clean")
+            raise
+        return self._save(record, "sent")
+
+    def _give_up(self, record: Record) -> Done:
+        """Say that nobody knows whether the request arrived, unless a person takes it for done."""
+        found = Ambiguous("the request had no answer, or a try ended when about to send it")
+        step = settle_doubt(found, record, self._choices)
+        self._log.info("%s: %s", self._table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, record)
+        self._save(record, "done")
+        return Done("")
+
+
+class TruncateOnce(_RequestOnce):
+    """A truncation, sent at most once per record: a late second one would destroy later writes.
+
+    Args:
+        client: The service.
+        store: Where its record is kept.
+        generation: This try's.
+        log: Says which case was taken.
+        table_id: The table.
+        identity: See `Record`.
+        choices: What a person has decided beforehand.
+    """
 
     def advance(self, watch: Watch) -> Wait | Done:
         """Go as far as possible without waiting; see `WriteOnce.advance`.
@@ -78,18 +108,7 @@ class TruncateOnce(Once):
             f" {self._store.name} and clear the task"
         )
 
-    def _give_up(self, record: Record) -> Done:
-        """Say that nobody knows whether the request arrived, unless a person takes it for done."""
-        found = Ambiguous("the request had no answer, or a try ended when about to send it")
-        step = settle_doubt(found, record, self._choices)
-        self._log.info("%s: %s", self._table_id, step.why)
-        if isinstance(step, Ambiguous):
-            raise self._doubtful(step, record)
-        self._save(record, "done")
-        return Done("")
-
     def _start(self) -> Record:
-        """Record the intent, then send; what certainly was not sent leaves no intent behind."""
         before = self._client.info(self._table_id)
         empty = judge_truncated(before).verdict is Verdict.COMPLETED  # a service that does not tell is sent nothing
         snapshot, rows = before.snapshot_id or "", before.row_count
@@ -97,13 +116,59 @@ class TruncateOnce(Once):
         if empty:
             self._log.info("%s: has no rows, so nothing is sent", self._table_id)
             return self._save(record, "done")
-        record = self._save(record, "intent")
-        try:
-            self._client.truncate(self._table_id)
-        except errors.TableServiceError as error:
-            if error.outcome == "unknown":
-                self._log.warning("%s; it may have arrived, so the table is watched", error)
-                return record
-            self._save(record, "failed_clean")
-            raise
-        return self._save(record, "sent")
+        return self._send(record, partial(self._client.truncate, self._table_id))
+
+
+class DeleteOnce(_RequestOnce):
+    """A deletion of rows, sent at most once per record: a late second one would delete rows that came later.
+
+    It has taken effect when it is answered (assumed, §4.2 rule 5). An answer that was lost can not be asked for
+    again, and the table does not tell, as others write to it too: that is ambiguous.
+
+    Args:
+        client: The service.
+        store: Where its record is kept.
+        generation: This try's.
+        log: Says which case was taken.
+        table_id: The table.
+        identity: See `Record`.
+        filters: Which rows, §2.6; at least one filter.
+        choices: What a person has decided beforehand.
+    """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        table_id: str,
+        identity: str,
+        filters: Filters,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
+    ) -> None:
+        super().__init__(client, store, generation, log, table_id=table_id, identity=identity, choices=choices)
+        self._filters = filters
+
+    def advance(self, watch: Watch) -> Wait | Done:  # noqa: ARG002  # nothing is waited for
+        """Send the request, unless it was sent; see `WriteOnce.advance`.
+
+        Raises:
+            AmbiguousWriteError: The request had no answer, now or in an earlier try.
+            TableServiceError: Whatever else the service or the network said; then nothing was deleted.
+        """
+        record, step = self._begin(self._table_id, self._identity, "")
+        if isinstance(step, Done):
+            return step
+        found = known(record) if isinstance(step, Attach) else self._start()
+        if found.phase == "intent":
+            return self._give_up(found)
+        self._save(found, "done")
+        return Done("")
+
+    def _start(self) -> Record:
+        before = self._client.info(self._table_id)
+        snapshot, rows = before.snapshot_id or "", before.row_count
+        record = Record("delete_rows", self._table_id, self._identity, "", "intent", snapshot=snapshot, rows=rows)
+        return self._send(record, partial(self._client.delete_rows, self._table_id, self._filters))

@@ -21,6 +21,7 @@ from airflow_tds.operators import (
     RESCUES,
     TdsAppendOperator,
     TdsCrossQueryOperator,
+    TdsDeleteRowsOperator,
     TdsOverwriteOperator,
     TdsTruncateOperator,
     TdsUpdateOperator,
@@ -34,7 +35,7 @@ ROWS = "id,name\n1,a\n2,b\n"
 
 def writes(service: Service, table: str) -> list[str]:
     """The operations that were initiated on a table, in order."""
-    changing = ("upload", "append", "overwrite", "upsert", "truncate")
+    changing = ("upload", "append", "overwrite", "upsert", "truncate", "delete_rows")
     return [r.operation for r in service.requests if r.operation in changing and f"/{table}/" in r.path]
 
 
@@ -110,6 +111,24 @@ class TestWrites:
 
     def test_the_mode_of_an_update_may_be_a_template(self) -> None:
         assert {"update_mode", "key_columns"} <= set(TdsUpdateOperator.template_fields)
+
+    @pytest.mark.parametrize("filters", ["id:eq:1", ["id:gte:1", {"field": "name", "operator": "eq", "value": "a"}]])
+    def test_delete_rows_deletes_the_rows_that_match_all_filters(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any], filters: Any
+    ) -> None:
+        delete = TdsDeleteRowsOperator(table_id=loaded, filters=filters, **pace)
+
+        assert task.execute(delete)["row_count"] == 1
+        assert task.execute(delete)["row_count"] == 1
+        assert writes(service, loaded) == ["upload", "delete_rows"]
+
+    def test_delete_rows_without_a_filter_is_refused(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        with pytest.raises(errors.ValidationFailed, match="at least one filter") as raised:
+            task.execute(TdsDeleteRowsOperator(table_id=loaded, filters=[], **pace))
+        assert isinstance(raised.value, AirflowFailException)
+        assert writes(service, loaded) == ["upload"]
 
     def test_truncate_returns_when_it_has_taken_effect(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
         assert task.execute(TdsTruncateOperator(table_id=loaded, **pace))["row_count"] == 0

@@ -22,6 +22,7 @@ from airflow_tds.client.waiting import Watch
 from airflow_tds.client.wire import Wire, WriteOperation
 from airflow_tds.durability import (
     Choices,
+    DeleteOnce,
     Done,
     Generation,
     Policy,
@@ -182,6 +183,25 @@ class World:
             log,
             table_id=self.table_id,
             identity=identity,
+            choices=choices,
+        )
+        once._now = self.clock
+        return once
+
+    def deletion(
+        self,
+        at: Point = nothing_happens,
+        filters: Any = "id:eq:1",
+        choices: Choices = Choices(),  # noqa: B008  # frozen
+    ) -> DeleteOnce:
+        once = DeleteOnce(
+            self.client(at),
+            TryStore(self.disk, at),
+            self.generation,
+            logging.getLogger("once"),
+            table_id=self.table_id,
+            identity="this",
+            filters=filters,
             choices=choices,
         )
         once._now = self.clock

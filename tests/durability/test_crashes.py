@@ -168,6 +168,31 @@ def test_a_try_that_cannot_store_sends_no_data(world: Any) -> None:
     assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
 
 
+def test_a_deletion_that_dies_at_any_boundary_is_sent_at_most_once(worlds: Any) -> None:
+    ambiguous = []
+
+    def attempt(boundaries: Boundaries) -> None:
+        world = worlds()
+        try:
+            world.finish(world.deletion(at=boundaries))
+        except Died:
+            try:
+                world.finish(world.deletion())
+            except errors.AmbiguousWriteError:
+                ambiguous.append(boundaries.where)
+        assert world.requested("delete_rows") <= 1
+        if boundaries.where not in ambiguous:
+            assert world.rows() == []
+
+    crash_at_each(attempt)
+    assert ambiguous == [
+        "after intent is stored",
+        "before delete_rows is sent",
+        "after delete_rows is sent",
+        "before sent is stored",
+    ]
+
+
 def test_a_truncation_that_dies_at_any_boundary_is_sent_at_most_once(worlds: Any) -> None:
     ambiguous = []
 

@@ -29,6 +29,10 @@ def raising(where: str, error: BaseException) -> Callable[[str], None]:
     return at
 
 
+def ignore(where: str) -> None:
+    """Be the boundary at which nothing goes wrong."""
+
+
 def unanswered() -> errors.UnexpectedReply:
     """Give an error after which nobody knows whether the request was processed."""
     return errors.UnexpectedReply("the answer was cut")
@@ -467,6 +471,61 @@ def test_a_table_that_does_not_tell_its_rows_is_not_truncated(world: Any) -> Non
         with pytest.raises(errors.UnexpectedReply, match="row_count is missing"):
             once.advance(world.watch())
     assert world.requested("truncate") == 0
+
+
+# ---- a deletion
+
+
+def test_a_deletion_is_recorded_before_it_is_sent_and_done_once_it_is_answered(world: Any) -> None:
+    assert world.finish(world.deletion()) == Done("")
+    assert world.disk.phases == ["intent", "sent", "done"]
+    assert world.rows() == []
+
+
+def test_a_finished_deletion_is_not_sent_again_by_a_retry(world: Any) -> None:
+    world.finish(world.deletion())
+    world.service._log.clear()
+    assert world.finish(world.deletion()) == Done("")
+    assert world.service.requests == []
+
+
+def test_a_cleared_deletion_is_sent_again(world: Any) -> None:
+    world.finish(world.deletion())
+    world.generation = CLEARED
+    world.finish(world.deletion())
+    assert world.requested("delete_rows") == 2
+
+
+def test_a_deletion_without_an_answer_is_ambiguous_for_this_try_and_the_next(world: Any) -> None:
+    for at in (raising("after delete_rows is sent", unanswered()), ignore):
+        with pytest.raises(errors.AmbiguousWriteError, match=r"delete_rows on table .* may still be applied"):
+            world.finish(world.deletion(at=at))
+    assert world.requested("delete_rows") == 1
+
+
+@pytest.mark.parametrize("choices", [Choices(on_unknown="resubmit"), Choices(on_clear="new")])
+def test_a_deletion_without_an_answer_is_never_sent_again(world: Any, choices: Choices) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        world.finish(world.deletion(at=raising("before delete_rows is sent", KeyboardInterrupt())))
+    world.generation = CLEARED
+    with pytest.raises(errors.AmbiguousWriteError):
+        world.finish(world.deletion(choices=choices))
+    assert world.requested("delete_rows") == 0
+
+
+def test_a_deletion_without_an_answer_is_done_where_a_person_says_so_beforehand(world: Any) -> None:
+    lost = raising("after delete_rows is sent", unanswered())
+    assert world.finish(world.deletion(at=lost, choices=Choices(on_unknown="assume_done"))) == Done("")
+    assert world.disk.phases == ["intent", "done"]
+
+
+@pytest.mark.parametrize("filters", [[], "id:like:1", "nothing:eq:1"])
+def test_a_deletion_that_was_refused_leaves_no_intent_behind(world: Any, filters: Any) -> None:
+    with pytest.raises(errors.ValidationFailed):
+        world.finish(world.deletion(filters=filters))
+    assert world.disk.record.phase == "failed_clean"
+    world.finish(world.deletion())
+    assert world.rows() == []
 
 
 # ---- a query

@@ -18,9 +18,10 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
     requests, rights    what callers send, read strictly; what each may do
-    faults              what goes wrong on purpose
+    faults, recorder    what goes wrong on purpose; the log of requests
     connection          an Airflow connection to a service, ready to paste
     refusals, openapi   what is refused, as an answer; the routes as an OpenAPI document
+    page/               the page for people
     app, service        HTTP, and the whole as an object that starts and stops
 """
 

@@ -121,6 +121,7 @@ def _announce(service: Service, options: argparse.Namespace) -> None:
         f"Connection as URI:  {as_uri(service.url, 'TOKEN' if given else service.token)}",
         f"Connection as JSON: {as_json(service.url, 'TOKEN' if given else service.token)}",
     ]
+    lines.append(f"Page for people:    {service.url}/{'' if given else f'#{service.token}'}")
     if not is_loopback(options.host):
         lines.append("It can be reached from other machines, and without encryption.")
     print("\n".join(lines), flush=True)  # noqa: T201

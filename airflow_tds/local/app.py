@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import CrossQueryRequest
@@ -32,10 +31,12 @@ from airflow_tds.client.wire import Wire
 from airflow_tds.local.faults import Faults, FaultyRoute
 from airflow_tds.local.filters import matching, parse_simple
 from airflow_tds.local.openapi import document
+from airflow_tds.local.page import page
 from airflow_tds.local.pages import Pages
 from airflow_tds.local.payloads.formats import FORMATS
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
-from airflow_tds.local.records import Job, Kind
+from airflow_tds.local.recorder import Recorder, RequestRecord
+from airflow_tds.local.records import Job, Kind, Table
 from airflow_tds.local.refusals import answer
 from airflow_tds.local.requests import (
     DeleteBody,
@@ -52,35 +53,17 @@ from airflow_tds.local.storage import PATHS, Storage
 from airflow_tds.local.store import Store
 from airflow_tds.local.writes import check_keys
 
-__all__ = ["RequestRecord", "Settings", "build_app"]
+__all__ = ["Settings", "build_app"]
 
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _WRITES: tuple[Kind, ...] = ("upload", "append", "overwrite", "upsert")
+#: Jobs that `GET /admin/jobs` tells.
+_SHOWN_JOBS = 50
 #: Statements that may run for requests at once.
 _THREADS = 4
-
-
-@dataclass(frozen=True)
-class RequestRecord:
-    """One request that was served, for tests and for `GET /admin/requests`.
-
-    Attributes:
-        operation: The operation's name in the wire map, `put_payload`, `get_result`, or an admin route's
-            name; empty where no route matched.
-        method: HTTP method.
-        path: Path without its query, which may hold a signature.
-        status: HTTP status of the answer; 0 where the connection ended without one.
-        headers: Header fields of the request, names in lower case; of credentials only the scheme.
-    """
-
-    operation: str
-    method: str
-    path: str
-    status: int
-    headers: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -132,6 +115,8 @@ def build_app(
     ]
     routes += [
         _route("create_table", "POST", f"{base}/admin/tables", api.guarded(api.create_table)),
+        _route("list_tables", "GET", f"{base}/admin/tables", api.guarded(api.list_tables)),
+        _route("list_jobs", "GET", f"{base}/admin/jobs", api.guarded(api.list_jobs)),
         _route("list_requests", "GET", f"{base}/admin/requests", api.guarded(api.list_requests)),
         _route("add_fault", "POST", f"{base}/admin/faults", api.guarded(api.add_fault)),
         _route("list_faults", "GET", f"{base}/admin/faults", api.guarded(api.list_faults)),
@@ -143,10 +128,14 @@ def build_app(
     async def openapi(request: Request) -> Response:  # noqa: ARG001  # an endpoint
         return JSONResponse(document(routes, wire))
 
+    async def show(request: Request) -> Response:  # noqa: ARG001  # an endpoint
+        return page(wire.query_json.path, base)
+
     routes.append(_route("openapi", "GET", f"{base}/openapi.json", openapi))
+    routes.append(_route("page", "GET", f"{base}/", show))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
     app.router.redirect_slashes = False  # a 307 means that a result is ready, §4.2
-    return _Recorder(app, requests)
+    return Recorder(app, requests)
 
 
 def _sharing(wire: Wire) -> list[tuple[Kind, ...]]:
@@ -202,17 +191,7 @@ class _Api:
     # ---- operations
 
     async def info(self, request: Request) -> Response:
-        table = self._store.table(_readable(request))
-        return JSONResponse(
-            {
-                "table_id": table.table_id,
-                "row_count": table.row_count,
-                "total_size_bytes": self._store.size(table.table_id),
-                "data_files": [f"data/{table.relation}"] if table.row_count else [],
-                "last_updated": _time(table.updated_at),
-                "snapshot_id": table.snapshot_id,
-            }
-        )
+        return JSONResponse(self._statistics(self._store.table(_readable(request))))
 
     async def write(self, kinds: Sequence[Kind], request: Request) -> Response:
         """Start a write; where several share a route, the body says which, and the first is meant if it does not."""
@@ -283,6 +262,14 @@ class _Api:
         table = await self._in_thread(self._store.create_table, asked.table_id)
         return JSONResponse({"table_id": table.table_id}, 201)
 
+    async def list_tables(self, request: Request) -> Response:
+        request.state.rights.require_admin()
+        return JSONResponse(list(map(self._statistics, self._store.tables())))
+
+    async def list_jobs(self, request: Request) -> Response:
+        request.state.rights.require_admin()
+        return JSONResponse(list(map(self._record, self._store.newest_jobs(_SHOWN_JOBS))))
+
     async def list_requests(self, request: Request) -> Response:
         request.state.rights.require_admin()
         return JSONResponse([asdict(record) for record in self._requests])
@@ -345,6 +332,17 @@ class _Api:
         check_keys(self._store.table(table_id), keys)
         return {"format": asked.format, "key_columns": keys}
 
+    def _statistics(self, table: Table) -> dict[str, Any]:
+        """Give what memory knows of a table, §2.2."""
+        return {
+            "table_id": table.table_id,
+            "row_count": table.row_count,
+            "total_size_bytes": self._store.size(table.table_id),
+            "data_files": [f"data/{table.relation}"] if table.row_count else [],
+            "last_updated": _time(table.updated_at),
+            "snapshot_id": table.snapshot_id,
+        }
+
     def _record(self, job: Job) -> dict[str, Any]:
         """Give a job's record; fields that do not apply yet are left out."""
         status = "RUNNING" if self._store.running(job.job_id) else job.status.upper()
@@ -371,46 +369,6 @@ class _Api:
         if not found:
             raise errors.Unauthorized("a valid bearer token is needed")
         return found[0]
-
-
-class _Recorder:
-    """Notes each request, and routes by the path as it was sent: an id's `%2F` is no separator."""
-
-    def __init__(self, app: ASGIApp, requests: deque[RequestRecord]) -> None:
-        self._app = app
-        self._requests = requests
-        self._log = logging.getLogger("airflow_tds.local.requests")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        scope["path"] = scope["raw_path"].decode("latin-1")
-
-        begun, answered = time.monotonic(), False
-
-        async def noted(message: Message) -> None:
-            nonlocal answered
-            if message["type"] == "http.response.start":
-                self._note(scope, message["status"], time.monotonic() - begun)
-                answered = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            if not answered:
-                self._note(scope, 0, time.monotonic() - begun)
-
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if "authorization" in headers:
-            headers["authorization"] = headers["authorization"].partition(" ")[0] + " ***"
-        operation = scope.get("operation", "")
-        self._requests.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
-        if self._log.isEnabledFor(logging.INFO):  # never the query: it may hold a signature
-            shown = ascii(scope["path"])[1:-1]
-            self._log.info("%s %s %d %.1f ms", scope["method"], shown, status, seconds * 1000)
 
 
 async def _no_route(request: Request, refused: Exception) -> Response:

@@ -119,10 +119,13 @@ _BY_NAME = {
         signed=True,
     ),
     "create_table": _Described("Create a table", 201, TableBody, TableBody, refusals=(errors.ValidationFailed,)),
+    "list_tables": _Described("All tables with their statistics"),
+    "list_jobs": _Described("The newest jobs"),
     "list_requests": _Described("The requests so far"),
     "add_fault": _Described("Script a fault", 201, Fault, Fault, refusals=(errors.ValidationFailed,)),
     "list_faults": _Described("The faults, and how often each has happened"),
     "clear_faults": _Described("Forget all faults", 204),
+    "page": _Described("The page for people", open=True),
     "openapi": _Described("This document", open=True),
 }
 

@@ -18,9 +18,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from airflow_tds.client.wire import Wire
-from airflow_tds.local.app import RequestRecord, Settings, build_app
+from airflow_tds.local.app import Settings, build_app
 from airflow_tds.local.connection import as_json, as_uri
 from airflow_tds.local.faults import CLOSE, Fault, Faults
+from airflow_tds.local.recorder import RequestRecord
 from airflow_tds.local.rights import ALL, Rights
 from airflow_tds.local.signing import Signer
 from airflow_tds.local.storage import Storage
@@ -206,6 +207,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,  # type: ignore[arg-type]  # an ASGI application
                 http=_Quiet,
+                ws="none",  # none is served, and loading it warns with the uvicorn of Airflow 3.0 and 3.1
                 loop="asyncio",  # another loop that happens to be installed gains nothing
                 log_config=None,
                 access_log=False,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from heapq import nlargest
 from math import inf
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -176,6 +177,11 @@ class Store:
         except KeyError:
             raise TableNotFound(f"table {table_id!r} does not exist") from None
 
+    def tables(self) -> list[Table]:
+        """Give all tables, by id."""
+        with self.changed:
+            return sorted(self._tables.values(), key=lambda table: table.table_id)
+
     def size(self, table_id: str) -> int:
         """Give a table's bytes, counted after its last write."""
         return self._sizes.get(table_id, 0)
@@ -210,6 +216,11 @@ class Store:
             return self._jobs[job_id]
         except KeyError:
             raise JobNotFound(f"job {job_id!r} does not exist") from None
+
+    def newest_jobs(self, count: int) -> list[Job]:
+        """Give the jobs that began last, the newest first."""
+        with self.changed:
+            return nlargest(count, self._jobs.values(), key=lambda job: job.created_at)
 
     def end(self, job_id: str) -> Future[Job]:
         """Give what will hold a job once it is final.

@@ -22,12 +22,12 @@ COMMAND = [sys.executable, "-m", "airflow_tds.local"]
 
 @contextmanager
 def served(*options: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Serve; give the three lines that are printed at the start, and in the end those of the log."""
+    """Serve; give the four lines that are printed at the start, and in the end those of the log."""
     process = subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     log: list[str] = []
     try:
-        yield [process.stdout.readline().rstrip("\n") for _ in range(3)], log
+        yield [process.stdout.readline().rstrip("\n") for _ in range(4)], log
     finally:
         process.send_signal(signal.SIGTERM)
         log += process.communicate()[1].splitlines()

@@ -31,6 +31,8 @@ ASSUMED = [
     ("POST", "/tables/t/data/truncate"),
     ("GET", "/data/jobs/j"),
     ("POST", "/admin/tables"),
+    ("GET", "/admin/tables"),
+    ("GET", "/admin/jobs"),
     ("GET", "/admin/requests"),
     ("POST", "/admin/faults"),
     ("GET", "/admin/faults"),

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -125,7 +126,11 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
             assert command.process.wait() == 0
             assert command.process.stdout is not None
             printed = command.process.stdout.read().splitlines()
-            assert [line.partition(":")[0] for line in printed] == ["Connection as URI", "Connection as JSON"]
+            assert [line.partition(":")[0] for line in printed] == [
+                "Connection as URI",
+                "Connection as JSON",
+                "Page for people",
+            ]
             caller.close()
 
 
@@ -168,7 +173,7 @@ def test_a_stopped_service_can_be_stopped_again(kept: Service) -> None:
     kept.stop()
     kept.stop()
     kept.start()
-    assert httpx.get(kept.url).status_code == 404
+    assert httpx.get(kept.url).status_code == 200
 
 
 def test_a_job_starts_no_earlier_than_its_delay(tmp_path: Path) -> None:
@@ -304,3 +309,44 @@ def assert_applied_once(caller: Caller, acknowledged: dict[str, int], folder: Pa
     (folder / "result.parquet").write_bytes(caller.ask(table_id="t").content)
     counts = duckdb.read_parquet(str(folder / "result.parquet")).aggregate("a, count(*)").fetchall()
     assert sorted(counts) == [(number, _ROWS_PER_JOB) for number in sorted(acknowledged.values())]
+
+
+def test_no_kill_leaves_half_an_overwrite_or_half_a_deletion(tmp_path: Path) -> None:
+    acknowledged: list[str] = []
+    chance = random.Random(11)  # noqa: S311  # a reproducible choice, no secret
+    for life in range(6):
+        with Process(tmp_path, "--token", "token", "--table", "t") as command, ThreadPoolExecutor() as pool:
+            caller = command.caller()
+            assert_whole(caller, acknowledged, life * 10 - 10)
+            acknowledged = [caller.submit("overwrite", "t", rows(life * 10))]
+            acknowledged.append(caller.submit("append", "t", rows(life * 10 + 1)))
+            deletion = pool.submit(delete, caller, f"a:eq:{life * 10}")
+            for _ in range(chance.randrange(60)):
+                caller.job(acknowledged[0])
+            command.process.kill()
+            deletion.result()
+            caller.close()
+    with Process(tmp_path, "--token", "token") as command:
+        caller = command.caller()
+        assert_whole(caller, acknowledged, 50)
+        caller.close()
+
+
+def delete(caller: Caller, expression: str) -> None:
+    """Ask for a deletion whose answer may never come."""
+    with Caller(caller.url, caller.token).http as asking, suppress(httpx.TransportError):
+        asking.post("/tables/t/data/delete", json={"filters": [expression]})
+
+
+def assert_whole(caller: Caller, acknowledged: list[str], number: int) -> None:
+    """The overwrite and the append left each of their rows once; the deletion took all of its rows or none."""
+    if not acknowledged:
+        return
+    assert [caller.settled(job_id)["status"] for job_id in acknowledged] == ["COMPLETED"] * 2
+    counts = [
+        caller.http.get("/tables/t/data/query", params={"filters": f"a:{test}", "limit": 1}).json()["metadata"]
+        for test in (f"lt:{number}", f"eq:{number}", f"eq:{number + 1}", f"gt:{number + 1}")
+    ]
+    found = [each["total_count"] for each in counts]
+    assert found in ([0, _ROWS_PER_JOB, _ROWS_PER_JOB, 0], [0, 0, _ROWS_PER_JOB, 0])
+    assert caller.info("t")["row_count"] == sum(found)

@@ -27,7 +27,10 @@ def lines(document: dict[str, Any]) -> set[str]:
 ROUTES = {
     "DELETE /admin/faults",
     "GET /admin/faults",
+    "GET /",
+    "GET /admin/jobs",
     "GET /admin/requests",
+    "GET /admin/tables",
     "GET /data/jobs/{job_id}",
     "GET /data/query/{job_id}",
     "GET /openapi.json",

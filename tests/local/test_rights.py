@@ -86,6 +86,8 @@ def test_a_query_needs_a_right_to_every_table_that_it_names(service: Service) ->
     ("method", "path"),
     [
         ("POST", "/admin/tables"),
+        ("GET", "/admin/tables"),
+        ("GET", "/admin/jobs"),
         ("GET", "/admin/requests"),
         ("POST", "/admin/faults"),
         ("GET", "/admin/faults"),

@@ -126,6 +126,17 @@ class Forms(BaseModel):
         routes = {name: info.default for name, info in cls.model_fields.items() if isinstance(info.default, Route)}
         return {name: _overridden(name, routes[name], v) if name in routes else v for name, v in given.items()}
 
+    @model_validator(mode="after")
+    def _tell_writes_apart(self) -> Self:
+        """Refuse two writes that look alike on the wire: an overwrite would append, or worse."""
+        seen: dict[Any, str] = {}
+        for name in ("upload", "append", "overwrite", "upsert"):
+            write: Route = getattr(self, name)
+            alike = seen.setdefault((write.method, write.path, *sorted(write.headers.items())), name)
+            if alike != name and not (write.carries("update_mode") and getattr(self, alike).carries("update_mode")):
+                raise ValueError(f"{alike} and {name} share a route, so update_mode needs a place on both")
+        return self
+
     @field_validator("headers", "put_headers")
     @classmethod
     def _check_headers(cls, given: Mapping[str, str]) -> Mapping[str, str]:

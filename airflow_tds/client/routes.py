@@ -45,8 +45,18 @@ STYLES: Mapping[str, tuple[str, ...]] = {
     "format": ("plain", "media"),
     "etag": ("quoted", "plain"),
 }
-#: Credentials come from the connection's password, never from a map that is shown and shared.
-_SECRET = ("authorization", "proxy-authorization", "cookie")
+#: An input of these that is given and has no place is refused: without it more rows would be read or deleted.
+_NEVER_LOST = ("filters", "limit", "offset", "key_columns")
+#: Not to be set by a map: credentials come from the connection's password, framing is the transport's.
+_RESERVED = (
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "host",
+)
 _SETTINGS = ("line", "places", "headers", "strategy", "repeat")
 
 
@@ -56,14 +66,14 @@ def is_header(name: str, value: object) -> bool:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse fixed header fields that are none, or that hold a credential.
+    """Refuse fixed header fields that are none, that hold a credential, or that frame the request.
 
     Raises:
         ValueError: One is; the text names it.
     """
     for name, value in headers.items():
-        if not is_header(name, value) or name.lower() in _SECRET:
-            raise ValueError(f"the header {name!r} is refused: it is no header field, or a credential")
+        if not is_header(name, value) or name.lower() in _RESERVED:
+            raise ValueError(f"the header {name!r} is refused: it is no header field, a credential, or framing")
 
 
 def merged(*headers: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +115,7 @@ class Place(BaseModel):
     def _check(self) -> Self:
         if self.where == "body" and not self.name.startswith("/"):
             raise ValueError(f"a place in the body is a JSON pointer such as '/{self.name}', not {self.name!r}")
-        if self.where == "header" and (not is_header(self.name, "x") or self.name.lower() in _SECRET):
+        if self.where == "header" and (not is_header(self.name, "x") or self.name.lower() in _RESERVED):
             raise ValueError(f"{self.name!r} is no header for an input")
         return self
 
@@ -116,7 +126,7 @@ class Place(BaseModel):
     def written(self, value: Any, style: str) -> Any:
         """Write a value in a style: text, a list of texts that repeat, or for the body any JSON."""
         if style == "joined":
-            return self.separator.join(value)
+            return _joined(value, self.separator)
         if style == "json" or (self.where != "body" and style == "structured"):
             return json.dumps(value)
         if style == "quoted":
@@ -175,6 +185,9 @@ class Route(BaseModel):
         Raises:
             ValidationFailed: A value cannot stand where it has to travel.
         """
+        lost = [name for name in _NEVER_LOST if inputs.get(name) is not None and not self.carries(name)]
+        if lost:
+            raise errors.ValidationFailed(f"{lost[0]} has no place on {self.method} {self.path}, so it would be lost")
         in_path = {name: _required(name, inputs[name]) for name in _names(self.path) if name in inputs}
         placed = Placed(self.fill(**ids, **in_path), {}, {})
         query: list[tuple[str, str]] = []
@@ -192,6 +205,10 @@ class Route(BaseModel):
         mark = "&" if "?" in placed.target else "?"
         target = f"{placed.target}{mark}{urlencode(query)}" if query else placed.target
         return Placed(target, merged(self.headers, placed.headers), placed.body or None)
+
+    def carries(self, name: str) -> bool:
+        """Say whether an input travels."""
+        return self.places.get(name) is not None or name in _names(self.path)
 
     def style(self, name: str) -> str:
         """Say how an input is written; empty where it does not travel."""
@@ -215,8 +232,8 @@ class Route(BaseModel):
             update |= dict(zip(("method", "path"), self._line(said["line"]), strict=True)) | {"source": "set"}
         places: Mapping[str, Any] = said.get("places", {})
         _known("input", places, self.places)
-        merged = {**self._usual(update.get("strategy")), **places}
-        return Route.model_validate(dict(self) | update | {"places": merged})
+        together = {**self._usual(update.get("strategy")), **places}
+        return Route.model_validate(dict(self) | update | {"places": together})
 
     def _usual(self, strategy: str | None) -> Mapping[str, Place | None]:
         """Give the places of this route under another strategy.
@@ -245,6 +262,8 @@ class Route(BaseModel):
                 raise ValueError(f"{name} is written {' or '.join(_styles(name))}, not {at.style}")
             if at is not None and at.where == "body" and self.strategy == "direct":
                 raise ValueError(f"{name} cannot travel in the body: with the strategy direct that is the payload")
+        if self.strategy == "put_commit" and not self.carries("object"):
+            raise ValueError("object needs a place: with the strategy put_commit the request names it")
         check_headers(self.headers)
         return self
 
@@ -293,7 +312,15 @@ def _known(what: str, given: Mapping[str, Any], known: Sequence[str] | Mapping[s
 
 
 def _text(value: Any) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value)
+    return _joined(value, ",") if isinstance(value, list) else str(value)
+
+
+def _joined(values: Sequence[str], separator: str) -> str:
+    """Join texts; one that holds the separator would be taken for two, such as a filter less strict."""
+    for text in values:
+        if separator in text:
+            raise errors.ValidationFailed(f"{text!r} holds {separator!r}, by which the wire map joins several")
+    return separator.join(values)
 
 
 def _required(name: str, value: Any) -> str:

@@ -246,6 +246,8 @@ table is there, and raises `WireMismatch`, which names the key to set. Nothing f
   query, or where `places` says). The
   client follows all three. The operators need `initiate_put`, whose job is known before the data is sent, and refuse
   the others before anything is sent.
+- What could do harm in silence is refused: filters, keys, limit or offset without a place; a value that holds what
+  joins several; two writes on one route without `update_mode`; headers of credentials and of framing.
 - **Profiles** are sets of overrides with a name; `"wire": "patch"` is short for `{"profile": "patch"}`.
 - What settings cannot say, a subclass of `Wire` that replaces one builder or reader can; give it to the client.
 

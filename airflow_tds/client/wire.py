@@ -536,7 +536,8 @@ class Wire(Forms):
         """
         if not isinstance(error, errors.TableNotFound) or self._open_route(request) is None:
             return None
-        return self.page_request(request.subject.removeprefix("table "), None, 1, 0, "")
+        least = 1 if self.query_json.carries("limit") else None
+        return self.page_request(request.subject.removeprefix("table "), None, least, 0, "")
 
     def mismatch(self, request: Request, error: errors.Refused) -> errors.WireMismatch:
         """Say that a table is there and its route is not.

@@ -24,6 +24,7 @@ def append(setting: Any, keys: Any = None, operation: Any = "append") -> Any:
 
 
 LINE = "PATCH /tables/t/data"
+LINE_LATER = "PATCH /tables/{table_id}/data"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,37 @@ def test_a_value_that_a_header_cannot_hold_is_refused() -> None:
 
     with pytest.raises(errors.ValidationFailed, match="key_columns cannot stand in the header X-Keys"):
         append(setting, ["a\r\nb"], "upsert")
+
+
+@pytest.mark.parametrize("place", ["query k joined ;", "body /k joined ;"])
+def test_a_value_that_holds_what_joins_is_refused(place: str) -> None:
+    with pytest.raises(errors.ValidationFailed, match="'a;b' holds ';'"):
+        append({"places": {"key_columns": place}}, ["a;b"], "upsert")
+
+
+def test_a_filter_that_would_become_two_is_refused() -> None:
+    wire = Wire.from_setting({"delete_rows": {"places": {"filters": "query f joined |"}}})
+
+    with pytest.raises(errors.ValidationFailed, match="by which the wire map joins several"):
+        wire.delete_request("t", "a:eq:x|b:ne:y")
+
+
+def test_filters_that_would_be_lost_are_refused() -> None:
+    wire = Wire.from_setting({"delete_rows": {"places": {"filters": None}}, "query_json": {"places": {"offset": None}}})
+
+    with pytest.raises(errors.ValidationFailed, match=r"filters has no place on POST .*, so it would be lost"):
+        wire.delete_request("t", "a:eq:x")
+    with pytest.raises(errors.ValidationFailed, match="offset has no place"):
+        wire.page_request("t", None, None, 5, "")
+
+
+def test_a_map_without_a_limit_still_tells_a_missing_route() -> None:
+    wire = Wire.from_setting({"query_json": {"places": {"limit": None}}})
+
+    probe = wire.probe_request(wire.truncate_request("t"), errors.TableNotFound("no", status=404))
+
+    assert probe is not None
+    assert probe.target == "/tables/t/data/query"
 
 
 BOTH = {
@@ -227,6 +259,14 @@ def test_a_format_without_a_media_type_is_bytes() -> None:
         ({"put_headers": {"x": "a\nb"}}, "the header 'x' is refused"),
         ({"append": "POST /x/{table_id}/{limit}"}, "append: the path names {table_id}"),
         ({"error_kinds": {"404": "gone"}}, "error_kinds"),
+        (
+            {"append": {"strategy": "put_commit", "places": {"object": None}}},
+            "append: value: Value error, object needs",
+        ),
+        ({"headers": {"Content-Length": "5"}}, "the header 'Content-Length' is refused"),
+        ({"overwrite": {"line": LINE_LATER, "places": {"update_mode": None}}}, "append and overwrite share a route"),
+        ({"profile": "patch", "append": {"places": {"update_mode": None}}}, "append and overwrite share a route"),
+        ({"upload": LINE_LATER}, "upload and append share a route, so update_mode needs a place on both"),
         ({"idempotency_header": "a: b"}, "idempotency_header"),
         ({"error_kinds": "404"}, "error_kinds"),
         ({"poll_by": "webhook"}, "poll_by"),
@@ -248,6 +288,13 @@ def test_a_place_is_shown_as_it_is_written() -> None:
 
 
 # ---- profiles
+
+
+def test_writes_that_share_a_route_may_be_told_apart_by_a_fixed_header() -> None:
+    headers = {"X-Mode": "swap"}
+    wire = Wire.from_setting({"overwrite": {"line": LINE_LATER, "places": {"update_mode": None}, "headers": headers}})
+
+    assert wire.initiate_request("overwrite", "t", "csv", None).headers == headers
 
 
 @pytest.mark.parametrize("setting", ["patch", {"profile": "patch"}])

@@ -165,6 +165,22 @@ def test_what_only_reads_carries_no_key(scripted: Any, run: Run) -> None:
     assert runtime.requests[0].headers == {}
 
 
+def test_the_profile_patch_works_end_to_end() -> None:
+    wire = Wire.from_setting("patch")
+    with (
+        Service(tables=["p"], wire=wire) as service,
+        TableClient(service.url, token=service.token, wire=wire) as client,
+    ):
+        client.upload("p", b"id,name\n1,a\n2,b\n")
+        client.upsert("p", b"id,name\n2,z\n", key_columns="id")
+        client.append("p", b"id,name\n3,c\n")
+        rows = sorted(row["name"] for row in client.iter_rows("p"))
+        client.overwrite("p", b"id,name\n9,i\n")
+
+        assert rows == ["a", "c", "z"]
+        assert [row["name"] for row in client.iter_rows("p")] == ["i"]
+
+
 # ---- queries whose status the job's record tells
 
 

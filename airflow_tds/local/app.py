@@ -50,7 +50,7 @@ from airflow_tds.local.requests import (
 )
 from airflow_tds.local.rights import Rights
 from airflow_tds.local.storage import PATHS, Storage
-from airflow_tds.local.store import Store
+from airflow_tds.local.store import Store, StoreUnavailable
 from airflow_tds.local.writes import check_keys
 
 __all__ = ["Settings", "build_app"]
@@ -185,6 +185,8 @@ class _Api:
                 return answer(self._settings.wire, refused)
             except duckdb.Error as failure:
                 return _unavailable(failure)
+            except StoreUnavailable as stopping:  # no Retry-After: that would say that nothing was done
+                return JSONResponse({"detail": str(stopping)}, 503)
 
         return call
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from airflow_tds.local.sql import identifier
+import duckdb
+
+from airflow_tds.local.sql import identifier, literal
 
 __all__ = ["Column", "Kind"]
 
@@ -77,7 +79,7 @@ class Column:
 
     def in_json(self, value: str) -> str:
         """Give the SQL of a value (an SQL expression) as JSON can carry it: without NaN and infinities."""
-        return f"CASE WHEN isfinite({value}) THEN {value} END" if self.floats else value
+        return _finite(value, duckdb.dtype(self.type)) if re.search("FLOAT|DOUBLE", self.type) else value
 
     @property
     def pattern(self) -> str | None:
@@ -117,3 +119,19 @@ class Column:
     def refuses(self, text: str) -> str:
         """Give the SQL test that a text does not denote a value: wrong form, or out of range."""
         return f"NOT ({self.accepts(text)}) OR TRY_CAST({text} AS {self.type}) IS NULL"
+
+
+def _finite(value: str, kind: Any, depth: int = 0) -> str:
+    """Put NULL in place of NaN and infinities, at any depth: the engine would write them bare."""
+    if kind.id in ("float", "double"):
+        return f"CASE WHEN isfinite({value}) THEN {value} END"
+    item = f"_e{depth}"
+    if kind.id in ("list", "array"):
+        return f"list_transform({value}, lambda {item}: {_finite(item, kind.children[0][1], depth + 1)})"
+    if kind.id == "struct":
+        fields = (f"{literal(name)}: {_finite(f'{value}.{identifier(name)}', of, depth)}" for name, of in kind.children)
+        return f"CASE WHEN {value} IS NOT NULL THEN {{{', '.join(fields)}}} END"
+    if kind.id == "map":
+        entry = f"{{'key': {item}.key, 'value': {_finite(f'{item}.value', kind.children[1][1], depth + 1)}}}"
+        return f"map_from_entries(list_transform(map_entries({value}), lambda {item}: {entry}))"
+    return value

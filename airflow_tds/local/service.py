@@ -114,6 +114,7 @@ class Service:
             self._worker = started.enter_context(Worker(self._store, *self._pace))
             app = build_app(self._store, storage, self._settings, self._faults, self._log)
             started.enter_context(_Server(app, listener))
+            started.callback(self._store.stop_waiting)
             self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
             self._running = started.pop_all()
 

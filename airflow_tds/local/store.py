@@ -234,6 +234,15 @@ class Store:
             self._tell_ends(job_id)
         return future
 
+    def stop_waiting(self) -> None:
+        """Tell everybody who waits for a job's end that the service stops first; the jobs go on at the next start."""
+        with self.changed:
+            waiting = [future for futures in self._ends.values() for future in futures]
+            self._ends.clear()
+        for future in waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(StoreUnavailable("the service stops; the job goes on when it starts again"))
+
     def running(self, job_id: str) -> bool:
         """Tell whether a worker has taken the job."""
         return job_id in self._running

@@ -176,6 +176,24 @@ def test_a_stopped_service_can_be_stopped_again(kept: Service) -> None:
     assert httpx.get(kept.url).status_code == 200
 
 
+def test_a_deletion_that_waits_when_the_service_stops_is_done_at_the_next_start(kept: Service) -> None:
+    caller = Caller(kept.url, kept.token)
+    caller.write("upload", "t", ROWS)
+    kept.hold()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(caller.http.post, "/tables/t/data/delete", json={"filters": ["a:eq:1"]})
+        while not kept._store._ends:
+            pass
+        kept.stop()
+        reply = asked.result()
+    assert (reply.status_code, reply.headers.get("retry-after")) == (503, None)
+    kept.start()
+    while caller.info("t")["row_count"] == 2:
+        pass
+    assert caller.rows("t") == [{"a": 2}]
+    caller.close()
+
+
 def test_a_job_starts_no_earlier_than_its_delay(tmp_path: Path) -> None:
     with Service(tmp_path / "data", ["t"], token="token", job_delay=0.3) as slow:
         caller = Caller(slow.url, slow.token)

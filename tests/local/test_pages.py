@@ -183,3 +183,23 @@ def test_values_come_as_json_has_them(caller: Caller, table: str, tmp_path: Any)
     assert ask(caller, table).json()["items"] == [
         {"big": 9007199254740993, "nan": None, "none": None, "text": 'a"\n\u2028', "yes": True, "list": [1, 2]}
     ]
+
+
+NESTED = "['nan'::DOUBLE, 1.5, NULL] AS a, {'x y': 'inf'::FLOAT, 's': 'NaN'} AS b, NULL::STRUCT(v DOUBLE) AS c, "
+NESTED += "[{'v': ['-inf'::DOUBLE]}, NULL] AS d, MAP {'NaN': 'nan'::DOUBLE, 'l': 2.5} AS e"
+
+
+def test_what_json_cannot_carry_is_null_at_any_depth(caller: Caller, table: str, tmp_path: Any) -> None:
+    duckdb.execute(f"COPY (SELECT {NESTED}) TO '{tmp_path / 'v.parquet'}'")
+    caller.write("upload", table, (tmp_path / "v.parquet").read_bytes(), "parquet")
+    expected = [
+        {
+            "a": [None, 1.5, None],
+            "b": {"x y": None, "s": "NaN"},
+            "c": None,
+            "d": [{"v": [None]}, None],
+            "e": {"NaN": None, "l": 2.5},
+        }
+    ]
+    assert ask(caller, table).json()["items"] == expected
+    assert caller.rows(table) == expected

@@ -1,0 +1,113 @@
+"""The operators that change a table by one request without a job: truncate and delete rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_tds.compat import Context
+from airflow_tds.operators.base import ChangingOperator
+
+if TYPE_CHECKING:
+    from airflow_tds.client.client import TableClient
+    from airflow_tds.client.filters import Filters
+    from airflow_tds.client.waiting import Watch
+    from airflow_tds.durability import RecordStore
+    from airflow_tds.hooks import Settings
+
+__all__ = ["TdsDeleteRowsOperator", "TdsTruncateOperator"]
+
+
+class TdsTruncateOperator(ChangingOperator):
+    """Remove all rows of a table, keep its schema, and wait until it has taken effect, §3.1.
+
+    The request is sent at most once per record: a late second one would destroy what was written after the
+    first. A table that has no rows is left alone.
+
+    Args:
+        table_id: The table (templated).
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
+            and Airflow's own.
+
+    Returns:
+        `{"table_id", "row_count", "snapshot_id"}` of the empty table.
+
+    Raises:
+        WaitTimedOut: The table still has rows after the timeout.
+        AmbiguousWriteError: It cannot be known whether the request was sent, and the table still has rows.
+    """
+
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id")
+
+    def __init__(self, *, table_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table_id = table_id
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.durability import TruncateOnce, digest
+
+        identity = digest(settings.base_url, "truncate", self.table_id)
+        once = TruncateOnce(
+            client,
+            store,
+            self._generation(context),
+            self.log,
+            table_id=self.table_id,
+            identity=identity,
+            choices=self._choices(),
+        )
+        self._finish(context, client, store, watch, once)
+        info = client.info(self.table_id)
+        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
+
+
+class TdsDeleteRowsOperator(ChangingOperator):
+    """Delete the rows that match all filters, §4.2 rule 5.
+
+    The request is sent at most once per record: a late second one would delete rows that were written after the
+    first. It has no job to ask about, so an answer that was lost is ambiguous.
+
+    Args:
+        table_id: The table (templated).
+        filters: One filter or a list of them, which combine with AND, as text such as `day:eq:2026-01-31` or as
+            a mapping with `field`, `operator` and `value` (templated). At least one.
+        kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
+            and Airflow's own.
+
+    Returns:
+        `{"table_id", "row_count", "snapshot_id"}` of the table after it.
+
+    Raises:
+        ValidationFailed: There is no filter, or one that cannot be sent.
+        AmbiguousWriteError: It cannot be known whether the rows were deleted.
+    """
+
+    template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id", "filters")
+
+    def __init__(self, *, table_id: str, filters: Filters, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table_id = table_id
+        self.filters = filters
+
+    def _work(
+        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
+    ) -> dict[str, Any]:
+        from airflow_tds.client.filters import simple_expressions
+        from airflow_tds.durability import DeleteOnce, digest
+
+        asked = simple_expressions(self.filters)
+        once = DeleteOnce(
+            client,
+            store,
+            self._generation(context),
+            self.log,
+            table_id=self.table_id,
+            identity=digest(settings.base_url, "delete_rows", self.table_id, asked),
+            filters=asked,
+            choices=self._choices(),
+        )
+        self._finish(context, client, store, watch, once)
+        info = client.info(self.table_id)
+        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}

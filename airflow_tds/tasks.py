@@ -109,10 +109,16 @@ def _place(context: Context, place: str, key: str) -> RecordStore:
         if len(whole) > LONGEST_KEY:
             whole = whole[: LONGEST_KEY - 17] + "_" + hashlib.sha256(whole.encode()).hexdigest()[:16]
         return VariableStore(variables(), whole)
-    parts = [*(quote(name, safe="") for name in names[:-1]), f"{key}.json"]
+    parts = [*(_folder(name) for name in names[:-1]), f"{key}.json"]
     if "://" in place and not place.startswith("file://"):
         return ObjectStore(object_storage(place).joinpath(*parts))
     return FileStore(Path(place.removeprefix("file://")).joinpath(*parts))
+
+
+def _folder(name: str) -> str:
+    """Make a name one folder: a run's id is chosen by whoever triggers it, and may be `..`."""
+    written = quote(name, safe="")
+    return f"%2E{written[1:]}" if written.startswith(".") else written
 
 
 def claim(context: Context, slot: str) -> None:

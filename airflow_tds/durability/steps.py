@@ -8,6 +8,7 @@ the same steps; nothing here waits. Nothing here knows Airflow: a record is kept
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -58,7 +59,7 @@ class Done:
     job_id: str
 
 
-class Once:
+class Once(ABC):
     """What all durable work shares: the record, the clock and the ways on.
 
     Attributes:
@@ -97,9 +98,9 @@ class Once:
             self._save(found, "done")
         return found, Done(found.job_id)
 
+    @abstractmethod
     def advance(self, watch: Watch) -> Wait | Done:
         """Go as far as possible without waiting; see each work's own."""
-        raise NotImplementedError
 
     def complete(self, watch: Watch) -> Done:
         """Go to the end, waiting here.

@@ -6,6 +6,7 @@ Pure functions over one reply; which value stands where is wire.py's. What canno
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ __all__ = [
     "moment_of",
     "put_headers",
     "reason_of",
+    "record_of",
     "required",
     "retry_after",
     "shown",
@@ -57,6 +59,21 @@ def document_of(reply: Reply, operation: str) -> Any:
         raise errors.UnexpectedReply(  # without the body: it may be a bare presigned URL
             f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes that are no JSON"
         ) from None
+
+
+def record_of(reply: Reply, operation: str) -> Any:
+    """Read a reply's JSON that decides how a job went: of a name given twice, either value may be the true one."""
+    document = document_of(reply, operation)
+    try:
+        json.loads(reply.content, object_pairs_hook=_each_once)
+    except ValueError:
+        raise errors.UnexpectedReply(f"{operation}: the reply gives a name twice") from None
+    return document
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError
 
 
 def find(document: Any, pointers: Sequence[str], operation: str) -> Any:

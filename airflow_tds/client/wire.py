@@ -43,6 +43,7 @@ from airflow_tds.client.replies import (
     moment_of,
     put_headers,
     reason_of,
+    record_of,
     required,
     retry_after,
     shown,
@@ -359,7 +360,7 @@ class Wire(Forms):
 
     def read_job(self, reply: Reply) -> DataJobResponse:
         """Read a job's record; `error` may be text or an object (assumed)."""
-        return self._job(document_of(reply, "get_job"), "get_job")
+        return self._job(record_of(reply, "get_job"), "get_job")
 
     def _job(self, document: Any, operation: str) -> DataJobResponse:
         """Read a job; its words go to logs and events, so they are made fit for them here."""
@@ -448,7 +449,7 @@ class Wire(Forms):
     def _pending(self, reply: Reply) -> DataJobResponse:
         pending = DataJobResponse(status="PENDING")
         try:
-            job = self._job(document_of(reply, "poll_query"), "poll_query") if reply.content else pending
+            job = self._job(record_of(reply, "poll_query"), "poll_query") if reply.content else pending
         except errors.UnexpectedReply:
             if reply.status not in self.pending:
                 raise

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -57,6 +58,11 @@ class RawServer:
         self._listener.close()
         self._thread.join(10)
 
+    def reset(self) -> None:
+        """Break the connection of the present answer off, without a goodbye."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._connection.close()
+
     @property
     def url(self) -> str:
         return f"{'https' if self.context else 'http'}://127.0.0.1:{self.port}"
@@ -90,6 +96,7 @@ class RawServer:
             seen.whole = seen.headers.get("transfer-encoding") == "chunked" or seen.size == int(
                 seen.headers.get("content-length", 0)
             )
+        self._connection = connection
         given = answer() if callable(answer) else answer
         for piece in [given] if isinstance(given, bytes) else given:
             connection.sendall(piece)

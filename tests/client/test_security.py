@@ -239,25 +239,54 @@ def test_an_id_arrives_as_it_is(server: Any, answer: Any, name: str) -> None:
 # ---- logs
 
 
-def test_no_log_shows_a_presigned_url(server: Any, answer: Any, send: Send, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG):
-        server.answers = [answer(307, b"", f"Location: {server.url}/store?X-Amz-Signature=s3cret")]
-        send(Access(server.url, TOKEN), WIRE.poll_request("j"))
-        for request in (put, get):
-            server.answers = [answer(200, b"abc", "Location: http://x/y?sig=s3cret")]
-            send(Access(server.url, TOKEN), request(f"{server.url}/store?X-Amz-Signature=s3cret"))
-
-    assert any(record.name == "httpx" for record in caplog.records)
-    assert "?<redacted>" in caplog.text
-    assert "s3cret" not in caplog.text
-    assert "canary-token" not in caplog.text
+@pytest.fixture
+def loud(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Let everything be logged, whatever a host such as Airflow has set before."""
+    for name in ("", "httpx", "httpcore", "httpcore.http11", "httpcore.connection"):
+        caplog.set_level(logging.DEBUG, name)
+        logging.getLogger(name).disabled = False
+    return caplog
 
 
-def test_what_others_log_of_httpx_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        logging.getLogger("httpx").info("HTTP Request: GET %s", "http://host/x?page=2")
+def test_no_log_shows_a_presigned_url(server: Any, answer: Any, send: Send, loud: pytest.LogCaptureFixture) -> None:
+    server.answers = [answer(307, b"", f"Location: {server.url}/store?X-Amz-Signature=s3cret")]
+    send(Access(server.url, TOKEN), WIRE.poll_request("j"))
+    for request in (put, get):
+        server.answers = [answer(200, b"abc", "Location: http://x/y?sig=s3cret")]
+        send(Access(server.url, TOKEN), request(f"{server.url}/store?X-Amz-Signature=s3cret"))
 
-    assert "page=2" in caplog.text
+    assert any(record.name == "httpx" for record in loud.records)
+    assert "?<redacted>" in loud.text
+    assert "s3cret" not in loud.text
+    assert "canary-token" not in loud.text
+
+
+def test_what_others_log_of_httpx_stays_as_it_is(loud: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("httpx").info("HTTP Request: GET %s", "http://host/x?page=2")
+
+    assert "page=2" in loud.text
+
+
+# ---- answers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"status": "COMPLETED", "status": "FAILED"}',
+        b'{"status": "QUEUED", "more": [{"a": 1, "a": 1}]}',
+        b'{"status": "QUEUED", "st\\u0061tus": "FAILED"}',
+        b"[" * 100_000,
+        b'{"status": NaN}',
+        '{"status": "QUEUED"}'.encode("utf-16"),
+        b'\xef\xbb\xbf{"status": "QUEUED"}',
+        b'{"status": "\xff"}',
+    ],
+)
+@pytest.mark.parametrize("read", [WIRE.read_job, WIRE.read_poll])
+def test_a_job_that_can_be_read_in_two_ways_is_not_read(read: Callable[[Reply], object], body: bytes) -> None:
+    with pytest.raises(errors.UnexpectedReply):
+        read(Reply(200, content=body))
 
 
 # ---- certificates
@@ -567,6 +596,25 @@ def test_a_store_may_have_a_proxy_of_its_own(server: Any, answer: Any, send: Sen
     send(access, put("http://store.example/x"))
 
     assert [seen.line.split()[1] for seen in server.seen] == ["/tables/t/data/info", "http://store.example/x"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_lane_takes_the_proxy_that_is_set(
+    server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    server.answers = [answer()]
+    access = Access(PUBLIC, proxy=through(server)) if named else Access(server.url, proxy="none")
+
+    async def work() -> Reply:
+        lane = runtime.Lane(access, access.ssl_context())
+        try:
+            return await lane.read(INFO)
+        finally:
+            await lane.close()
+
+    assert asyncio.run(work()).status == 200
+    assert server.seen[0].line.split()[1] == ("http://8.8.8.8" if named else "") + "/tables/t/data/info"
 
 
 def test_a_proxy_is_not_shown() -> None:

@@ -16,7 +16,7 @@ from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.messages import SecretUrl
-from airflow_tds.client.payloads import CHUNK
+from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.progress import Meter, Progress
 from airflow_tds.client.wire import Initiation
 
@@ -203,9 +203,11 @@ def slowly(*pieces: bytes, released: threading.Event) -> Callable[[], Iterator[b
     return give
 
 
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_a_large_result_that_stalls_is_given_up_within_the_read_timeout(
-    server: Any, answer: Any, ready: bytes, fetch: Fetch
+    server: Any, answer: Any, ready: bytes, fetch: Fetch, *, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
+    monkeypatch.setattr(runtime, "DIRECT_SECONDS", seconds)
     released = threading.Event()
     whole = answer(200, LARGE)
     server.answers = [ready, slowly(whole[:-9], whole[-9:], released=released)]
@@ -300,6 +302,43 @@ def test_a_transfer_that_is_cancelled_before_its_turn_sends_nothing(
     server.answers = [answer()]
     asyncio.run(work())
     assert [seen.body for seen in server.seen] == [b"x"]
+
+
+def test_a_cancelled_transfer_that_is_not_connected_yet_is_never_made(server: Any) -> None:
+    opened, released = threading.Event(), threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        opened.set()
+        released.wait(20)
+        yield b"x"
+
+    async def work() -> None:
+        async with AsyncTableClient(server.url) as client:
+            empty = Body(body_of(pieces).open, 0, replayable=True)  # looked at before a connection is made
+            upload = asyncio.create_task(client.send_data(Initiation("j", SecretUrl(f"{server.url}/put")), empty))
+            await asyncio.to_thread(opened.wait, 20)
+            upload.cancel()
+            await asyncio.sleep(0)
+            released.set()
+            with pytest.raises(asyncio.CancelledError):
+                await upload
+
+    asyncio.run(work())
+    server.stop()
+    assert server.seen == []
+
+
+def test_a_connection_that_is_reset_keeps_what_came(server: Any, answer: Any, ready: bytes, fetch: Fetch) -> None:
+    whole = answer(200, LARGE, ETAG, RANGES)
+    seen: list[Progress] = []
+
+    def reset() -> Iterator[bytes]:
+        yield whole[: 2 * CHUNK]
+        server.reset()
+
+    server.answers = [ready, reset, ready, answer(200, LARGE)]
+
+    assert fetch(server, progress=seen.append) == LARGE
 
 
 # ---- patience

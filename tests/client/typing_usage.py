@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_type
 
+from airflow_tds.client.access import Timeouts, Tls
 from airflow_tds.client.client import AsyncTableClient, TableClient
+from airflow_tds.client.credentials import Credentials
 from airflow_tds.client.filters import col, parse_simple
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse, FilterLeaf, JoinSpec
+from airflow_tds.client.progress import Progress
 from airflow_tds.client.waiting import Outcome, Reading, Watch
 from airflow_tds.client.wire import Initiation
 
@@ -58,6 +62,20 @@ def request() -> CrossQueryRequest:
 def filters() -> object:
     """Write conditions."""
     return (col("a") == 1) & (col("b") != "x") | parse_simple("c:lt:5")
+
+
+class Own(Credentials):
+    """A scheme of one's own."""
+
+    def fields(self) -> dict[str, str]:
+        """Give the header fields."""
+        return {"X-Signed-By": "me"}
+
+
+def settings(report: Callable[[Progress], None]) -> None:
+    """Say how to reach the service."""
+    TableClient("https://host", credentials=Own(), timeouts=Timeouts(read=120), progress=report)
+    AsyncTableClient("https://host", tls=Tls("ca.pem", "me.pem"), proxy="none", storage_hosts=["s3.example.com"])
 
 
 def refused() -> None:

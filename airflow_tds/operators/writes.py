@@ -93,7 +93,7 @@ class _WriteOperator(ChangingOperator):
 class TdsUploadOperator(_WriteOperator):
     """Load a table for the first time; it must never have had data, §3.1.
 
-    Written once: the record of DESIGN's order lies between the initiation and the data, so a try that dies
+    Written once: the record is stored between the initiation and the data, so a try that dies
     anywhere leaves a job that the next try goes on with.
 
     Args:

@@ -54,6 +54,16 @@ class BuildError(Exception):
     """The environment could not be made; the text says why, and where pip's log is."""
 
 
+def select(airflow: str) -> None:
+    """Work with the environment of another Airflow than the newest.
+
+    Args:
+        airflow: a version that is pinned beside this file.
+    """
+    global NAME  # noqa: PLW0603  # a script works with one environment, chosen before anything else
+    NAME = f"airflow-{airflow}"
+
+
 def folder(root: Path) -> Path:
     """Name the environment's folder in a clone."""
     return root / ".venv" / NAME

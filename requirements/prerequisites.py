@@ -17,6 +17,8 @@ from pathlib import Path
 
 AIRFLOW = "3.3.2"
 PYTHONS = tuple((3, minor) for minor in range(11, 15))  # what this Airflow declares; its dependencies too
+#: The other versions that requirements/ pins, and the newest Python that each runs on.
+OTHERS = {"2.11.2": (3, 12), "3.0.6": (3, 12), "3.1.8": (3, 13), "3.2.2": (3, 14)}
 GIB = 1 << 30
 
 
@@ -41,8 +43,25 @@ def check_python(version: tuple[int, ...] = sys.version_info[:2], platform: str 
         raise Missing(f"Airflow {AIRFLOW} does not run on Python {this}. {_other_pythons()}")
 
 
-def _other_pythons() -> str:
-    names = [".".join(map(str, version)) for version in PYTHONS]
+def check_airflow(airflow: str, version: tuple[int, ...] = sys.version_info[:2]) -> None:
+    """Check whether the interpreter can hold one of the other versions of Airflow.
+
+    Args:
+        airflow: one of `OTHERS`, or `AIRFLOW`.
+        version: of the interpreter, (major, minor).
+
+    Raises:
+        Missing: that Airflow does not run on it.
+    """
+    newest = OTHERS.get(airflow, PYTHONS[-1])
+    if tuple(version[:2]) > newest:
+        this = ".".join(str(part) for part in version[:2])
+        fitting = tuple(python for python in PYTHONS if python <= newest)
+        raise Missing(f"Airflow {airflow} does not run on Python {this}. {_other_pythons(fitting)}")
+
+
+def _other_pythons(fitting: tuple[tuple[int, int], ...] = PYTHONS) -> str:
+    names = [".".join(map(str, version)) for version in fitting]
     found = [f"python{name}" for name in names if _works(f"python{name}")]
     if found:
         return f"This machine has {', '.join(found)}: start the same script with that."

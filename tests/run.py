@@ -5,6 +5,7 @@
     python3 tests/run.py format       rewrite the files in the project's format
     python3 tests/run.py test         the tests, with branch coverage
     python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
+    python3 tests/run.py test --airflow 3.1.8     what depends on Airflow's version, on another one
     python3 tests/run.py bench        the benchmarks
 
 What lives here: one command per intent, and what each consists of.
@@ -59,6 +60,9 @@ BOUNDS = (
     ("-m", "coverage", "report", "--fail-under=100", "--include=airflow_tds/client/*,airflow_tds/durability/*"),
 )
 
+#: What depends on Airflow's version, and runs on the others; without the processes of a real Airflow.
+BY_VERSION = ("tests/airflow", "tests/polling")
+
 
 def main(arguments: list[str]) -> int:
     """Make the environment and run the steps of the wanted intents.
@@ -74,6 +78,8 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     try:
         prerequisites.check_tools()
+        prerequisites.check_airflow(options.airflow)
+        environment.select(options.airflow)
         prerequisites.check_writable(ROOT)
         with environment.ensure(ROOT, ["local", "dev"]), tempfile.TemporaryDirectory() as scratch:
             failed = [intent for intent in options.intents if not passes(intent, for_pytest, Path(scratch))]
@@ -94,9 +100,14 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python3 tests/run.py", description="Check and test this clone.")
     parser.add_argument("intent", nargs="?", choices=tuple(STEPS), help="default: check, then test")
+    versions = (prerequisites.AIRFLOW, *prerequisites.OTHERS)
+    parser.add_argument("--airflow", choices=versions, default=prerequisites.AIRFLOW, help="default: the newest")
     options = parser.parse_args(arguments[:cut])
+    other = options.airflow != prerequisites.AIRFLOW
+    if other and options.intent != "test":
+        parser.error("only `test` runs on another Airflow")
     options.intents = [options.intent] if options.intent else ["check", "test"]
-    return options, arguments[cut + 1 :]
+    return options, arguments[cut + 1 :] or (list(BY_VERSION) if other else [])
 
 
 def passes(intent: str, for_pytest: list[str], scratch: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import TaskRun
+from harness import TaskRun, needs_store
 
 from airflow_tds.client import errors
 from airflow_tds.hooks import TdsHook
@@ -35,6 +35,7 @@ def test_rows_are_written_and_the_table_is_referred_to(service: Service, table: 
     assert result["job_id"]
 
 
+@needs_store
 def test_a_retry_writes_nothing(service: Service, table: str, task: TaskRun) -> None:
     first = write(task, "append", table)
 
@@ -42,6 +43,7 @@ def test_a_retry_writes_nothing(service: Service, table: str, task: TaskRun) -> 
     assert first["row_count"] == 2
 
 
+@needs_store
 def test_two_writes_of_a_task_have_slots_of_their_own(service: Service, table: str, task: TaskRun) -> None:
     write(task, "append", table, slot="one")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
-from harness import TaskRun, connect
+from harness import HAS_STORE, TaskRun, connect, needs_store
 
 from airflow_tds.client import errors
 from airflow_tds.local import Service
@@ -112,6 +112,7 @@ class TestWrites:
     def test_the_mode_of_an_update_may_be_a_template(self) -> None:
         assert {"update_mode", "key_columns"} <= set(TdsUpdateOperator.template_fields)
 
+    @needs_store
     @pytest.mark.parametrize("filters", ["id:eq:1", ["id:gte:1", {"field": "name", "operator": "eq", "value": "a"}]])
     def test_delete_rows_deletes_the_rows_that_match_all_filters(
         self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any], filters: Any
@@ -182,6 +183,7 @@ class TestWrites:
         assert time.monotonic() - begun < 2.5
 
 
+@needs_store
 class TestOnce:
     """Tries of one task: the record decides, at the level of the operator."""
 
@@ -318,7 +320,10 @@ class TestOnce:
         assert isinstance(raised.value, AirflowFailException)
 
 
-@pytest.fixture(params=["path", "file", "memory"])
+in_memory = pytest.mark.skipif(not HAS_STORE, reason="older Airflow has no object storage in memory")
+
+
+@pytest.fixture(params=["path", "file", pytest.param("memory", marks=in_memory)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A folder of the user's for records."""
     places = {"path": str(tmp_path), "file": f"file://{tmp_path}", "memory": f"memory://records/{tmp_path.name}"}
@@ -492,6 +497,7 @@ class TestRescue:
     def test_triggers_that_keep_crashing_end_the_try(self, exhausted: TaskRun) -> None:
         assert exhausted.crashes == 0
 
+    @needs_store
     def test_the_next_try_goes_on_with_the_job(self, service: Service, loaded: str, exhausted: TaskRun) -> None:
         assert exhausted.execute(self.append(loaded))["row_count"] == 4
         assert writes(service, loaded) == ["upload", "append"]
@@ -577,6 +583,7 @@ class TestCrossQuery:
 
         assert target.read_text().startswith("id,name")
 
+    @needs_store
     def test_a_retry_goes_on_with_the_query(self, service: Service, loaded: str, task: TaskRun, tmp_path: Path) -> None:
         query = TdsCrossQueryOperator(
             task_id="it",
@@ -593,6 +600,7 @@ class TestCrossQuery:
 
         assert len([r for r in service.requests if r.operation == "start_query"]) == before
 
+    @needs_store
     def test_a_retry_after_success_returns_the_same_reference(
         self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
     ) -> None:
@@ -600,6 +608,7 @@ class TestCrossQuery:
 
         assert task.execute(query) == task.execute(query)
 
+    @needs_store
     def test_a_retry_that_does_not_find_the_file_fetches_it_again(
         self, loaded: str, task: TaskRun, pace: dict[str, Any], tmp_path: Path
     ) -> None:

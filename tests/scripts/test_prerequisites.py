@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from prerequisites import (
+    AIRFLOW,
     GIB,
+    OTHERS,
     Missing,
     available_memory,
+    check_airflow,
     check_disk,
     check_python,
     check_tools,
@@ -34,6 +37,19 @@ def test_another_python_is_named_with_those_that_would_do(
         f"Airflow 3.3.2 does not run on Python 3.{version[1]}. "
         "This machine has python3.13: start the same script with that."
     )
+
+
+@pytest.mark.parametrize(("airflow", "version"), [("2.11.2", (3, 13)), ("3.1.8", (3, 14))])
+def test_a_python_that_an_older_airflow_does_not_know_is_refused(airflow: str, version: tuple[int, int]) -> None:
+    with pytest.raises(Missing, match=f"Airflow {airflow} does not run on Python 3.{version[1]}"):
+        check_airflow(airflow, version)
+
+
+@pytest.mark.parametrize("airflow", [AIRFLOW, *OTHERS])
+def test_every_airflow_that_can_be_chosen_is_pinned(airflow: str) -> None:
+    pins = Path(__file__).parents[2] / "requirements" / f"airflow-{airflow}.txt"
+
+    assert f"apache-airflow=={airflow}" in pins.read_text().splitlines()
 
 
 def test_without_a_fitting_python_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

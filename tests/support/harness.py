@@ -17,10 +17,11 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_tds import polling
 from airflow_tds.local import Service
 
-__all__ = ["HAS_STORE", "TaskRun", "connect"]
+__all__ = ["HAS_STORE", "TaskRun", "connect", "needs_store"]
 
 #: Whether this Airflow keeps a task's state over its tries.
 HAS_STORE = tuple(map(int, airflow.__version__.split(".")[:2])) >= (3, 3)
+needs_store = pytest.mark.skipif(not HAS_STORE, reason="Airflow keeps a record from 3.3 on")
 
 #: Short leases, so that a test may wait for one.
 EXTRA = {"wire": {"no_data_statuses": ["AWAITING"]}, "transfer_timeout": 60, "lease_margin": 0}

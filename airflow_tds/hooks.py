@@ -12,6 +12,8 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "TdsHook", "async_settings", "settings_of"]
 
 log = logging.getLogger(__name__)
+
+#: Asked for to try a connection: no table has this name.
+NO_TABLE = "airflow-tds-connection-test"
+#: Seconds to connect, and again for an answer, when a connection is tried.
+PATIENCE = 2.5
 
 #: What `extra` may hold; docs/connection.md describes each.
 EXTRA = (
@@ -195,6 +202,35 @@ class Settings:
         from airflow_tds.client.client import AsyncTableClient
 
         return AsyncTableClient(self.base_url, wire=self.wire(), **self._reach())
+
+    def try_out(self) -> tuple[bool, str]:
+        """Ask once for a table that is not there, and judge the answer; see `TdsHook.test_connection`."""
+        from airflow_tds.client import errors
+        from airflow_tds.client.access import Timeouts
+        from airflow_tds.client.runtime import BlockingRuntime, finish
+
+        wire, access = self.wire(), replace(self.access(), timeouts=Timeouts(connect=PATIENCE, read=PATIENCE))
+        request = wire.info_request(NO_TABLE)
+        with closing(BlockingRuntime(access)) as runtime:
+            try:
+                reply = finish(runtime.send(request))
+            except errors.TlsFailed as failed:
+                return False, f"{self.base_url}: its certificate is not trusted; set ca_bundle ({failed})"
+            except errors.TransportFailed as failed:
+                return False, f"{self.base_url} does not answer; check host, port and schema ({failed})"
+        error = wire.error(request, reply)
+        if isinstance(error, errors.Unauthorized):
+            return False, f"{self.base_url} does not let us in as {self._who()}: HTTP 401"
+        text = reply.content.decode(errors="replace")
+        told = NO_TABLE in text and f"/{NO_TABLE}" not in text  # of the table, and not of the path only
+        if error is None or isinstance(error, errors.Forbidden) or (isinstance(error, errors.NotFound) and told):
+            return True, f"{self.base_url} lets us in as {self._who()}"
+        return False, f"{self.base_url} is no Table Data Service; check base_path (HTTP {reply.status})"
+
+    def _who(self) -> str:
+        if self._secret is None:
+            return "nobody: there are no credentials"
+        return self._login or f"whoever has the {'API key' if self._kind() == 'api_key' else 'token'}"
 
 
 def settings_of(conn: Connection, extra: Mapping[str, Any]) -> Settings:
@@ -372,6 +408,21 @@ class TdsHook(BaseHook):
             generation, policy = generation_of(context), settings.policy()
             once = WriteOnce(client, place, generation, self.log, write=write, policy=policy, choices=choices)
             return once.result(once.complete(watch))
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Try the connection within some five seconds, by asking for the statistics of a table that is not there.
+
+        Returns:
+            Whether the service was reached and lets us in, and one sentence that says what and as whom, or what to
+            change; it holds no secret.
+        """
+        from airflow_tds.client.errors import TableServiceError
+
+        try:
+            settings = self.settings()
+            return settings.try_out()
+        except TableServiceError as error:
+            return False, str(error)
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:

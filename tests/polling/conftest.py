@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import time
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Self
@@ -136,6 +138,9 @@ class Bench:
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine in a loop of its own; whatever it left undone ends with the loop."""
         asyncio.run(asyncio.wait_for(work, 30))
+        with warnings.catch_warnings():  # a loop that ends closes its sockets, and its transports warn of that
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     status = staticmethod(status)
 

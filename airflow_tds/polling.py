@@ -326,6 +326,8 @@ class Poller:
         self._reads += 1
         try:
             reading = await self._read(number, entry)
+        except errors.TlsFailed as untrusted:
+            return untrusted  # waiting mends no certificate
         except (errors.TransportFailed, errors.ServerError) as failed:
             return await self._ride_out(entry, failed)
         except errors.TableServiceError as final:

@@ -312,6 +312,15 @@ def test_an_outage_that_lasts_ends_the_wait(bench: Any, monkeypatch: pytest.Monk
     bench.run(test())
 
 
+def test_a_side_that_is_not_trusted_ends_the_wait_at_once(bench: Any, service: Service) -> None:
+    async def test() -> None:
+        bench.connect(int(service.url.rsplit(":", 1)[1]), schema="https")  # it answers, but not in TLS
+        outcome = await bench.wait(bench.watch(seconds=5))
+        assert (outcome.kind, outcome.error) == ("error", "TlsFailed")
+
+    bench.run(test())
+
+
 def test_law_9_retry_after_holds_all_workers(bench: Any) -> None:
     async def test() -> None:
         refused = asyncio.Event()

@@ -619,3 +619,26 @@ def test_a_lane_takes_the_proxy_that_is_set(
 
 def test_a_proxy_is_not_shown() -> None:
     assert "pr0xy" not in repr(Access("http://host", proxy="http://me:pr0xy@host"))
+
+
+class LostStream:
+    """What httpcore hands on for a connection that the other side has closed already."""
+
+    closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        with socket.socket() as unconnected:
+            return unconnected.getpeername()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_connection_lost_as_soon_as_it_is_made_counts_as_none() -> None:
+    request = Request("put", "job j1", "PUT", SecretUrl("http://127.0.0.1:1/payload?signature=s"))
+    reached, stream = runtime._Reached(Access("http://127.0.0.1"), request, lambda: None), LostStream()
+    reached("connection.connect_tcp.started", {"host": "127.0.0.1"})
+
+    with pytest.raises(httpx.ConnectError, match="lost"):
+        reached("connection.connect_tcp.complete", {"return_value": stream})
+    assert stream.closed

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from sending import send_async, send_blocking
 
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access
@@ -19,7 +20,7 @@ from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredenti
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.messages import Reply, Request, SecretUrl, TokenUrl
 from airflow_tds.client.payloads import body_of
-from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, Lane, finish
+from airflow_tds.client.runtime import Lane
 
 Send = Callable[..., list[Reply]]
 CANARY = "c4n4ry"
@@ -35,25 +36,6 @@ class Own(Credentials):
 
 def oauth(url: str, **more: Any) -> ClientCredentials:
     return ClientCredentials(f"{url}/token", "me:and/you", f"{CANARY} %", **more)
-
-
-def send_blocking(access: Access, *requests: Request) -> list[Reply]:
-    world = BlockingRuntime(access)
-    try:
-        return [finish(world.send(request)) for request in requests]
-    finally:
-        world.close()
-
-
-def send_async(access: Access, *requests: Request) -> list[Reply]:
-    async def work() -> list[Reply]:
-        world = AsyncRuntime(access)
-        try:
-            return [await world.send(request) for request in requests]
-        finally:
-            await world.close()
-
-    return asyncio.run(work())
 
 
 def send_lane(access: Access, *requests: Request) -> list[Reply]:

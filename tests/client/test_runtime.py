@@ -18,6 +18,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from sending import send_async, send_blocking
 
 from airflow_tds.client import errors, runtime
 from airflow_tds.client.access import Access, Tls
@@ -33,25 +34,6 @@ from airflow_tds.local import Service
 Send = Callable[..., list[Reply]]
 TOKEN = "canary-token"
 BEARER = Bearer(TOKEN)
-
-
-def send_blocking(access: Access, *requests: Request) -> list[Reply]:
-    world = BlockingRuntime(access)
-    try:
-        return [finish(world.send(request)) for request in requests]
-    finally:
-        world.close()
-
-
-def send_async(access: Access, *requests: Request) -> list[Reply]:
-    async def work() -> list[Reply]:
-        world = AsyncRuntime(access)
-        try:
-            return [await world.send(request) for request in requests]
-        finally:
-            await world.close()
-
-    return asyncio.run(work())
 
 
 @pytest.fixture(params=[send_blocking, send_async], ids=["blocking", "async"])

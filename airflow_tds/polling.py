@@ -29,7 +29,8 @@ from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.runtime import Kept, Lane, open_lanes, polled_over
 from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
-from airflow_tds.hooks import Settings, async_settings
+from airflow_tds.hooks import async_settings
+from airflow_tds.settings import Settings
 
 __all__ = ["Poller", "poller_for"]
 

@@ -52,7 +52,7 @@ def test_the_wire_example_is_a_wire_map() -> None:
 
 
 def test_the_connection_page_lists_every_extra() -> None:
-    from airflow_tds.hooks import EXTRA
+    from airflow_tds.settings import EXTRA
 
     page = (ROOT / "docs" / "connection.md").read_text()
 

@@ -44,6 +44,7 @@ ORDER = (
     "durability.requests",
     "durability.queries",
     "durability",
+    "settings",
     "tasks",
     "hooks",
     "polling",

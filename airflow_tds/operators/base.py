@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
     from airflow_tds.client.waiting import Watch
     from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
-    from airflow_tds.hooks import Settings
+    from airflow_tds.settings import Settings
 
 __all__ = ["RESCUES", "ChangingOperator", "TdsOperator"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
     from airflow_tds.client.waiting import Watch
     from airflow_tds.durability import RecordStore
-    from airflow_tds.hooks import Settings
+    from airflow_tds.settings import Settings
 
 __all__ = ["TdsCrossQueryOperator"]
 

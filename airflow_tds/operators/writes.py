@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.waiting import Watch
     from airflow_tds.client.wire import WriteOperation
     from airflow_tds.durability import RecordStore
-    from airflow_tds.hooks import Settings
+    from airflow_tds.settings import Settings
 
 __all__ = [
     "TdsAppendOperator",

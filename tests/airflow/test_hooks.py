@@ -15,8 +15,9 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connec
 from airflow_tds.client.access import Timeouts, Tls
 from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials
 from airflow_tds.client.errors import Unauthorized, ValidationFailed
-from airflow_tds.hooks import TdsHook, settings_of
+from airflow_tds.hooks import TdsHook
 from airflow_tds.local import Service
+from airflow_tds.settings import settings_of
 
 
 def settings(extra: Any = None, **fields: Any) -> Any:

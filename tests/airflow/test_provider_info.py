@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_tds.hooks import EXTRA, TdsHook
+from airflow_tds.hooks import TdsHook
 from airflow_tds.provider_info import get_provider_info
+from airflow_tds.settings import EXTRA
 
 ROOT = Path(__file__).parents[2]
 

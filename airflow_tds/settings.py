@@ -1,0 +1,307 @@
+"""A connection's fields become settings: where the service is, what lets us in, how patient we are.
+
+`settings_of` is the only reader of connection fields, and pure; Airflow is not imported, so that a command may make
+settings without it. Every key of `extra` stands here once: provider_info.py's form and docs/connection.md follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from airflow_tds.client.errors import ValidationFailed
+
+if TYPE_CHECKING:
+    from airflow_tds.client.access import Access, Timeouts
+    from airflow_tds.client.client import AsyncTableClient, TableClient
+    from airflow_tds.client.credentials import Credentials
+    from airflow_tds.client.wire import Wire
+    from airflow_tds.durability import Policy
+
+__all__ = ["EXTRA", "Fields", "Settings", "settings_of"]
+
+log = logging.getLogger(__name__)
+
+#: Asked for to try a connection: no table has this name.
+NO_TABLE = "airflow-tds-connection-test"
+#: Seconds to connect, and again for an answer, when a connection is tried.
+PATIENCE = 2.5
+
+#: What `extra` may hold; docs/connection.md describes each.
+EXTRA = (
+    "api_key_header",
+    "auth",
+    "base_path",
+    "ca_bundle",
+    "client_certificate",
+    "client_key",
+    "client_key_password",
+    "connect_timeout",
+    "download_timeout",
+    "failed_jobs_are_atomic",
+    "insecure_tls",
+    "lease_margin",
+    "minimum_rate",
+    "poll_transport",
+    "proxy",
+    "read_timeout",
+    "scope",
+    "storage_ca_bundle",
+    "storage_hosts",
+    "storage_proxy",
+    "token_url",
+    "transfer_timeout",
+    "wire",
+)
+#: The timeouts that a connection may set, and their names in the client.
+TIMEOUTS = {
+    "connect_timeout": "connect",
+    "read_timeout": "read",
+    "transfer_timeout": "transfer",
+    "download_timeout": "download",
+    "minimum_rate": "minimum_rate",
+}
+
+
+class Fields(Protocol):
+    """The fields of a connection, as Airflow's own has them."""
+
+    conn_id: Any
+    schema: Any
+    host: Any
+    port: Any
+    login: Any
+    password: Any
+
+
+class Settings:
+    """What a connection says, checked.
+
+    Args:
+        base_url: Scheme, host, port and base path.
+        secret: Token, key, password or client secret; None for no credentials.
+        extra: The known keys of the connection's extra, without null.
+        login: Name or client id; None for none.
+    """
+
+    def __init__(self, base_url: str, secret: str | None, extra: Mapping[str, Any], login: str | None = None) -> None:
+        self.base_url = base_url
+        self._secret = secret
+        self._login = login
+        self._extra = dict(extra)
+
+    def __repr__(self) -> str:
+        return f"Settings({self.base_url!r})"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all values: two connections that say the same share a poller."""
+        values = json.dumps([self.base_url, self._login, self._secret, self._extra], sort_keys=True, default=str)
+        return hashlib.sha256(values.encode()).hexdigest()
+
+    @property
+    def transfer_timeout(self) -> float:
+        """Seconds that one upload may take at most."""
+        return self.timeouts().transfer
+
+    @property
+    def poll_transport(self) -> str:
+        """What the triggerer's reads go over: `auto`, `httpx` or `aiohttp`."""
+        wish = str(self._extra.get("poll_transport", "auto"))
+        if wish not in ("auto", "httpx", "aiohttp"):
+            raise ValidationFailed(f"connection extra 'poll_transport' is auto, httpx or aiohttp, not {wish!r}")
+        return wish
+
+    def timeouts(self) -> Timeouts:
+        """Say how patient the client is."""
+        from airflow_tds.client.access import Timeouts
+
+        set_ones = {own: _number(self._extra, name) for name, own in TIMEOUTS.items() if name in self._extra}
+        return Timeouts(**set_ones)
+
+    def credentials(self) -> Credentials | None:
+        """Make what lets us in; which kind follows from what is set, unless `auth` names it."""
+        from airflow_tds.client import credentials as kinds
+
+        if self._secret is None:
+            return None
+        kind = self._extra.get("auth") or self._kind()
+        if kind == "bearer":
+            return kinds.Bearer(self._secret)
+        if kind == "api_key":
+            return kinds.ApiKey(self._secret, *[str(self._extra[k]) for k in ("api_key_header",) if k in self._extra])
+        if kind == "basic":
+            return kinds.Basic(self._login or "", self._secret)
+        if kind == "oauth2" and "token_url" in self._extra and self._login:
+            scope = self._extra.get("scope")
+            return kinds.ClientCredentials(str(self._extra["token_url"]), self._login, self._secret, scope=scope)
+        if kind == "oauth2":
+            raise ValidationFailed("connection: 'oauth2' needs the extra token_url, login (client id) and password")
+        raise ValidationFailed(f"connection extra 'auth' is bearer, api_key, basic or oauth2, not {kind!r}")
+
+    def _kind(self) -> str:
+        """Say which kind of credentials the fields that are set belong to."""
+        if "token_url" in self._extra:
+            return "oauth2"
+        if "api_key_header" in self._extra:
+            return "api_key"
+        return "basic" if self._login else "bearer"
+
+    def wire(self) -> Wire:
+        """Make the wire map."""
+        from airflow_tds.client.wire import Wire
+
+        value = self._extra.get("wire") or {}
+        try:
+            overrides = json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            overrides = value  # a profile's name
+        if not isinstance(overrides, Mapping | str):
+            raise ValidationFailed("connection extra 'wire' is a mapping of overrides, or the same as JSON")
+        return Wire.from_setting(overrides)
+
+    def access(self) -> Access:
+        """Make the address, the credentials and what else it takes to reach the service."""
+        from airflow_tds.client.access import Access
+
+        return Access(self.base_url, **self._reach())
+
+    def _reach(self) -> dict[str, Any]:
+        from airflow_tds.client.access import Tls
+
+        extra = self._extra
+        insecure = _flag("insecure_tls", extra.get("insecure_tls", False))
+        own = {name: extra.get(name) for name in ("client_certificate", "client_key", "client_key_password")}
+        bundle = extra.get("ca_bundle")
+        hosts = extra.get("storage_hosts", ())
+        return {
+            "credentials": self.credentials(),
+            "tls": Tls(bundle, insecure=insecure, **own),
+            "storage_tls": Tls(extra.get("storage_ca_bundle", bundle), insecure=insecure),
+            "proxy": extra.get("proxy"),
+            "storage_proxy": extra.get("storage_proxy"),
+            "storage_hosts": tuple(hosts.replace(",", " ").split() if isinstance(hosts, str) else hosts),
+            "timeouts": self.timeouts(),
+        }
+
+    def policy(self) -> Policy:
+        """Say what the connection tells of the service's writes."""
+        from airflow_tds.durability import LEASE_MARGIN, Policy
+
+        said = self._extra.get("failed_jobs_are_atomic")
+        atomic = None if said is None else _flag("failed_jobs_are_atomic", said)
+        margin = _number(self._extra, "lease_margin") if "lease_margin" in self._extra else LEASE_MARGIN
+        return Policy(atomic, margin)
+
+    def client(self) -> TableClient:
+        """Make a client for a thread."""
+        from airflow_tds.client.client import TableClient
+
+        return TableClient(self.base_url, wire=self.wire(), **self._reach())
+
+    def async_client(self) -> AsyncTableClient:
+        """Make a client for a coroutine."""
+        from airflow_tds.client.client import AsyncTableClient
+
+        return AsyncTableClient(self.base_url, wire=self.wire(), **self._reach())
+
+    def try_out(self) -> tuple[bool, str]:
+        """Ask once for a table that is not there, and judge the answer; see `TdsHook.test_connection`."""
+        from airflow_tds.client import errors
+        from airflow_tds.client.access import Timeouts
+        from airflow_tds.client.runtime import BlockingRuntime, finish
+
+        wire, access = self.wire(), replace(self.access(), timeouts=Timeouts(connect=PATIENCE, read=PATIENCE))
+        request = wire.info_request(NO_TABLE)
+        with closing(BlockingRuntime(access)) as runtime:
+            try:
+                reply = finish(runtime.send(request))
+            except errors.TlsFailed as failed:
+                return False, f"{self.base_url}: its certificate is not trusted; set ca_bundle ({failed})"
+            except errors.TransportFailed as failed:
+                return False, f"{self.base_url} does not answer; check host, port and schema ({failed})"
+        error = wire.error(request, reply)
+        if isinstance(error, errors.Unauthorized):
+            return False, f"{self.base_url} does not let us in as {self._who()}: HTTP 401"
+        text = reply.content.decode(errors="replace")
+        told = NO_TABLE in text and f"/{NO_TABLE}" not in text  # of the table, and not of the path only
+        if error is None or isinstance(error, errors.Forbidden) or (isinstance(error, errors.NotFound) and told):
+            return True, f"{self.base_url} lets us in as {self._who()}"
+        return False, f"{self.base_url} is no Table Data Service; check base_path (HTTP {reply.status})"
+
+    def _who(self) -> str:
+        if self._secret is None:
+            return "nobody: there are no credentials"
+        return self._login or f"whoever has the {'API key' if self._kind() == 'api_key' else 'token'}"
+
+
+def settings_of(conn: Fields, extra: Mapping[str, Any]) -> Settings:
+    """Read a connection.
+
+    Args:
+        conn: The connection: `schema` http or https (empty: https), `host`, `port`, `login`, `password`.
+            An address pasted into `host`, such as `https://host:8443/api/v1`, is split.
+        extra: Its extra, as a mapping; unknown keys are warned about, null is unset.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValidationFailed: A field is missing, contradicts another, or has a wrong form; the text says which.
+    """
+    given = {name: value for name, value in extra.items() if value is not None and value != ""}
+    for name in sorted(set(given) - set(EXTRA)):
+        log.warning(
+            "connection %s: extra %r is not known and is ignored; known: %s", conn.conn_id, name, ", ".join(EXTRA)
+        )
+    known = {name: value for name, value in given.items() if name in EXTRA}
+    return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known, conn.login or None)
+
+
+def _base_url(conn: Fields, base_path: str) -> str:
+    """Put the address together; what is pasted into host fills the other fields, and must not contradict them."""
+    host = (conn.host or "").strip()
+    if not host:
+        raise ValidationFailed(f"connection {conn.conn_id}: host is empty")
+    fields = {"schema": conn.schema or "", "port": conn.port or "", "base_path": base_path.strip("/")}
+    if "://" in host:
+        pasted = urlsplit(host)
+        host = pasted.hostname or ""
+        for name, value in (("schema", pasted.scheme), ("port", pasted.port), ("base_path", pasted.path.strip("/"))):
+            if value and fields[name] and fields[name] != value:
+                raise ValidationFailed(
+                    f"connection {conn.conn_id}: host says {name} {value!r}, the field {fields[name]!r}"
+                )
+            fields[name] = fields[name] or value or ""
+    if fields["schema"] not in ("", "http", "https"):
+        raise ValidationFailed(f"connection {conn.conn_id}: schema is http or https, not {fields['schema']!r}")
+    if not host or any(c in host for c in "/?#@ "):
+        raise ValidationFailed(f"connection {conn.conn_id}: host {host!r} is no host name")
+    at = f"[{host}]" if ":" in host else host
+    port = f":{fields['port']}" if fields["port"] else ""
+    path = f"/{fields['base_path']}" if fields["base_path"] else ""
+    return f"{fields['schema'] or 'https'}://{at}{port}{path}"
+
+
+def _number(extra: Mapping[str, Any], name: str) -> float:
+    try:
+        value = float(extra[name])
+    except (TypeError, ValueError):
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValidationFailed(f"connection extra {name!r} is a number of seconds, not {extra[name]!r}")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    known = {"true": True, "false": False, "1": True, "0": False}
+    found = known.get(str(value).lower())
+    if found is None:
+        raise ValidationFailed(f"connection extra {name!r} is true or false, not {value!r}")
+    return found

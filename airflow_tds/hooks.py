@@ -1,16 +1,19 @@
 """A connection becomes settings, and settings become a client.
 
-What a connection may say is settings.py's. `TdsHook` does no I/O before it is asked for a client. Operations are the
-client's; what a write must remember is durability's: `durable_write` only puts the two together for a task's own code.
+What a connection may say is settings.py's. `TdsHook` does no I/O before it is asked for a client or an operation
+(operations.py). What a write must remember is durability's: `durable_write` only puts the two together for a task's own
+code.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_tds.compat import BaseHook, Context, async_connection
+from airflow_tds.operations import ClientOperations
 from airflow_tds.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -30,8 +33,8 @@ async def async_settings(conn_id: str) -> Settings:
     return settings_of(conn, extra)
 
 
-class TdsHook(BaseHook):
-    """The Table Data Service behind an Airflow connection.
+class TdsHook(ClientOperations, BaseHook):
+    """The Table Data Service behind an Airflow connection, with every operation: `TdsHook().info("flights")`.
 
     Args:
         tds_conn_id: The connection's id.
@@ -55,9 +58,11 @@ class TdsHook(BaseHook):
         """Make a client for this thread; close it, or use it in a `with`."""
         return self.settings().client()
 
-    async def async_client(self) -> AsyncTableClient:
-        """Make a client for this coroutine; close it, or use it in an `async with`."""
-        return (await async_settings(self.tds_conn_id)).async_client()
+    @asynccontextmanager
+    async def async_client(self) -> AsyncIterator[AsyncTableClient]:
+        """Open a client for this coroutine: `async with hook.async_client() as client:`."""
+        async with (await async_settings(self.tds_conn_id)).async_client() as client:
+            yield client
 
     def durable_write(
         self,

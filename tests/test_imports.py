@@ -55,6 +55,7 @@ ORDER = (
     "operators.requests",
     "operators.queries",
     "operators",
+    "operations",
 )
 #: Rooms beside the line: they import nothing of it.
 ASIDE = ("", "client", "compat", "provider_info")

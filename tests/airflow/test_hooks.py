@@ -206,7 +206,7 @@ def test_the_hook_gives_a_client(service: Service, table: str) -> None:
 
 def test_the_hook_gives_an_async_client(service: Service, table: str) -> None:
     async def rows() -> int | None:
-        async with await TdsHook().async_client() as client:
+        async with TdsHook().async_client() as client:
             return (await client.info(table)).row_count
 
     assert asyncio.run(rows()) == 0

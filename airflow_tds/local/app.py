@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
 from airflow_tds.client import errors
@@ -133,7 +133,7 @@ def build_app(
 
     routes.append(_route("openapi", "GET", f"{base}/openapi.json", openapi))
     routes.append(_route("page", "GET", f"{base}/", show))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: partial(_no_route, routes)})
     app.router.redirect_slashes = False  # a 307 means that a result is ready, §4.2
     return Recorder(app, requests)
 
@@ -373,10 +373,15 @@ class _Api:
         return found[0]
 
 
-async def _no_route(request: Request, refused: Exception) -> Response:
+async def _no_route(routes: Sequence[Route], request: Request, refused: Exception) -> Response:
+    """Answer what no route takes; for a method, with those that the path has: several routes may share it."""
     if not isinstance(refused, HTTPException):
         raise refused
-    return JSONResponse({"detail": f"{request.method} {request.url.path}: {refused.detail}"}, refused.status_code)
+    found = [route for route in routes if route.matches(request.scope)[0] != Match.NONE]
+    methods = {method for route in found for method in route.methods or ()}
+    headers = {"Allow": ", ".join(sorted(methods))} if methods else None
+    detail = f"{request.method} {request.url.path}: {refused.detail}"
+    return JSONResponse({"detail": detail}, refused.status_code, headers)
 
 
 def _unavailable(failure: duckdb.Error) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Self
@@ -87,6 +88,9 @@ class Fault(BaseModel):
             raise ValueError("a fault has an effect, and one of a job no other")
         if self.job is not None and self.operation not in _OF_JOBS[self.job]:
             raise ValueError(f"{self.job} is for {', '.join(_OF_JOBS[self.job])}")
+        for name, value in self.headers.items():
+            if not (re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) and re.fullmatch(r"[ -~]*", value or "")):
+                raise ValueError(f"headers: {name!r} is no header field, or its value is not printable ASCII")
         if self.applied and self.status is None and not self.cut:
             raise ValueError("applied goes with status or cut: else the request is carried out anyway")
         return self

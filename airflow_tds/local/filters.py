@@ -20,10 +20,11 @@ from airflow_tds.client.models import FilterGroup, FilterLeaf, Predicate
 from airflow_tds.local.columns import Column
 from airflow_tds.local.records import Table
 
-__all__ = ["Find", "Operand", "Where", "matching", "parse_simple", "where"]
+__all__ = ["SIMPLE", "Find", "Operand", "Where", "matching", "parse_simple", "where"]
 
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-_SIMPLE = re.compile(rf"(?s)(.+?):({'|'.join(_OPERATORS)}):(.*)")
+#: A simple expression, §2.6, as a pattern that JSON Schema understands as well.
+SIMPLE = rf"^([\s\S]+?):({'|'.join(_OPERATORS)}):([\s\S]*)$"
 #: Deeper groups are refused: the engine's parser has its own, worse limit.
 _DEEPEST = 32
 _MOST_DIGITS = 38
@@ -66,7 +67,7 @@ def parse_simple(expression: str) -> FilterLeaf:
     Raises:
         ValidationFailed: It is none.
     """
-    found = _SIMPLE.fullmatch(expression)
+    found = re.fullmatch(SIMPLE, expression)
     if found is None:
         raise ValidationFailed(f"filters: {expression!r} is not field:operator:value (§2.6)")
     return FilterLeaf.model_validate({"field": found[1], "operator": found[2], "value": found[3]})

@@ -21,6 +21,7 @@ from airflow_tds.client.wire import Wire
 from airflow_tds.local.faults import Fault
 from airflow_tds.local.refusals import status_of
 from airflow_tds.local.requests import DeleteBody, PageQuery, TableBody, WriteBody
+from airflow_tds.local.storage import MEDIA_TYPES
 
 __all__ = ["document"]
 
@@ -60,6 +61,9 @@ class _Described:
         body: What the request's body holds; None for no JSON.
         query: The request's parameters.
         refusals: What can be refused, beside the caller.
+        media: Media types of the success's body, where it is no JSON.
+        headers: Of the success, with what they mean.
+        links: What a success makes possible: operations, each with where its parameters are found.
         more: Further statuses, with what they mean.
         signed: The address carries a signature instead of credentials.
         open: Everybody may ask.
@@ -71,40 +75,67 @@ class _Described:
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     refusals: tuple[type[errors.Refused], ...] = ()
+    media: tuple[str, ...] = ()
+    headers: Mapping[str, str] | None = None
+    links: Mapping[str, Mapping[str, str]] | None = None
     more: Mapping[int, str] | None = None
     signed: bool = False
     open: bool = False
 
 
+#: Where the parameters of an operation that follows are found.
+_OF_ANSWER = {"job_id": "$response.body#/job_id"}
+_OF_REQUEST = {"job_id": "$request.path.job_id"}
+_SAME_TABLE = {"table_id": "$request.path.table_id"}
+
+
+def _write(summary: str, *refusals: type[errors.Refused]) -> _Described:
+    links = {"put_payload": _OF_ANSWER, "get_job": _OF_ANSWER}
+    return _Described(summary, answer=Initiated, body=WriteBody, refusals=(*_TABLE, *refusals), links=links)
+
+
 _BY_NAME = {
     "info": _Described("Statistics of a table, §2.2", answer=DatasetInfoResponse, refusals=_TABLE),
-    "upload": _Described(
-        "Start the initial load, §3.1", answer=Initiated, body=WriteBody, refusals=(*_TABLE, errors.Conflict)
-    ),
-    "append": _Described("Start an append, §2.8", answer=Initiated, body=WriteBody, refusals=_TABLE),
-    "overwrite": _Described("Start an overwrite, §2.8", answer=Initiated, body=WriteBody, refusals=_TABLE),
-    "upsert": _Described("Start an upsert, §2.8", answer=Initiated, body=WriteBody, refusals=_TABLE),
+    "upload": _write("Start the initial load, §3.1", errors.Conflict),
+    "append": _write("Start an append, §2.8"),
+    "overwrite": _write("Start an overwrite, §2.8"),
+    "upsert": _write("Start an upsert, §2.8"),
     "delete_rows": _Described(
-        "Delete the rows that match all filters, §4.2 rule 5", 204, body=DeleteBody, refusals=_TABLE
+        "Delete the rows that match all filters, §4.2 rule 5",
+        204,
+        body=DeleteBody,
+        refusals=_TABLE,
+        links={"info": _SAME_TABLE},
     ),
-    "truncate": _Described("Remove all rows, §3.1", 202, refusals=_TABLE),
+    "truncate": _Described("Remove all rows, §3.1", 202, refusals=_TABLE, links={"info": _SAME_TABLE}),
     "get_job": _Described("A job's record, §2.3", answer=DataJobResponse, refusals=_JOB),
     "query_json": _Described(
         "A page of one table, §4.2",
         answer=QueryResponse,
         query=PageQuery,
         refusals=_TABLE,
+        headers={"ETag": "The table's snapshot; left out while it never had data"},
         more={304: "The table has not changed since `If-None-Match`"},
+        links={"query_json": {**_SAME_TABLE, "If-None-Match": "$response.header.ETag"}},
     ),
-    "start_query": _Described("Start a query, §4.2", 202, Started, CrossQueryRequest, refusals=_TABLE),
+    "start_query": _Described(
+        "Start a query, §4.2",
+        202,
+        Started,
+        CrossQueryRequest,
+        refusals=_TABLE,
+        links={"get_job": _OF_ANSWER, "poll_query": _OF_ANSWER},
+    ),
     "poll_query": _Described(
-        "Ask whether a query's result is ready, §4.2",
+        "Ask whether a query's result is ready, §4.2: 200 says that it failed",
         answer=DataJobResponse,
         refusals=_JOB,
         more={202: "Not yet", 307: "It is, at `Location`"},
     ),
     "put_payload": _Described(
         "Send a write's data to the object store",
+        headers={"ETag": "SHA-256 of the data"},
+        links={"get_job": _OF_REQUEST},
         more={
             400: "The body is shorter than announced",
             403: "The address is forged or expired",
@@ -115,17 +146,30 @@ _BY_NAME = {
     ),
     "get_result": _Described(
         "Fetch a query's result from the object store",
-        more={206: "A part of it", 403: "The address is forged or expired", 404: "It is removed"},
+        media=tuple(MEDIA_TYPES.values()),
+        more={
+            206: "A part of it",
+            403: "The address is forged or expired",
+            404: "It is removed",
+            416: "It has no such part",
+        },
         signed=True,
     ),
-    "create_table": _Described("Create a table", 201, TableBody, TableBody, refusals=(errors.ValidationFailed,)),
+    "create_table": _Described(
+        "Create a table",
+        201,
+        TableBody,
+        TableBody,
+        refusals=(errors.ValidationFailed,),
+        links={"info": {"table_id": "$response.body#/table_id"}, "upload": {"table_id": "$response.body#/table_id"}},
+    ),
     "list_tables": _Described("All tables with their statistics"),
     "list_jobs": _Described("The newest jobs"),
     "list_requests": _Described("The requests so far"),
     "add_fault": _Described("Script a fault", 201, Fault, Fault, refusals=(errors.ValidationFailed,)),
     "list_faults": _Described("The faults, and how often each has happened"),
     "clear_faults": _Described("Forget all faults", 204),
-    "page": _Described("The page for people", open=True),
+    "page": _Described("The page for people", media=("text/html",), open=True),
     "openapi": _Described("This document", open=True),
 }
 
@@ -160,11 +204,38 @@ def _operation(route: Route, described: _Described, wire: Wire) -> dict[str, Any
         "parameters": [*_parameters(route, described)],
         "responses": _answers(described, wire),
     }
-    if described.body is not None:
+    if described.body is WriteBody:
+        content = {"application/json": {"schema": _write_schema(_sharing(wire, route.name))}}
+        operation["requestBody"] = {"required": True, "content": content}
+    elif described.body is not None:
         operation["requestBody"] = {"required": True, "content": _json(described.body)}
+    elif route.name == "put_payload":
+        operation["requestBody"] = {"content": {"application/octet-stream": {}}}
     if described.signed or described.open:
         operation["security"] = []
     return operation
+
+
+def _sharing(wire: Wire, kind: str) -> tuple[str, ...]:
+    """Give the writes that the wire map sends to the route of one of them."""
+    places = {each: getattr(wire, each) for each in ("upload", "append", "overwrite", "upsert")}
+    own = (places[kind].method, places[kind].path)
+    return tuple(each for each, route in places.items() if (route.method, route.path) == own)
+
+
+def _write_schema(kinds: Sequence[str]) -> dict[str, Any]:
+    """Give what initiates a write at the route of some kinds of writes."""
+    schema = WriteBody.model_json_schema()
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
+    keys: list[dict[str, Any]] = [{"type": "string"}, names] if "upsert" in kinds else []
+    if kinds == ("upsert",):
+        schema["required"].append("key_columns")
+    else:
+        keys.append({"type": "null"})
+    schema["properties"]["key_columns"] = {"anyOf": keys}
+    modes = [kind for kind in kinds if kind != "upload"]
+    schema["properties"]["update_mode"] = {"enum": [*modes, None]}
+    return schema
 
 
 def _parameters(route: Route, described: _Described) -> Iterable[dict[str, Any]]:
@@ -181,16 +252,33 @@ def _parameters(route: Route, described: _Described) -> Iterable[dict[str, Any]]
 
 def _answers(described: _Described, wire: Wire) -> dict[str, Any]:
     refusals = () if described.signed or described.open else (errors.Unauthorized, errors.Forbidden)
-    answers: dict[str, Any] = {str(described.status): {"description": "Done"}}
-    if described.answer is not None:
-        answers[str(described.status)]["content"] = _json(described.answer)
+    answers: dict[str, Any] = {str(described.status): _success(described)}
     for kind in (*refusals, *described.refusals):
         answers[str(status_of(wire, kind))] = {"description": kind.__name__, "content": _json(Refusal)}
     for status, meaning in (described.more or {}).items():
         answers[str(status)] = {"description": meaning}
+    if "307" in answers:
+        location = {"description": "A presigned address", "required": True, "schema": {"type": "string"}}
+        answers["307"]["headers"] = {"Location": location}
+        answers["202"]["content"] = _json(DataJobResponse)
     if not described.open:
         answers["503"] = {"description": "Nothing can be written at the moment"}
     return answers
+
+
+def _success(described: _Described) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": "Done"}
+    if described.answer is not None:
+        success["content"] = _json(described.answer)
+    if described.media:
+        success["content"] = {media: {} for media in described.media}
+    if described.headers:
+        told = described.headers.items()
+        success["headers"] = {name: {"description": said, "schema": {"type": "string"}} for name, said in told}
+    if described.links:
+        links = described.links.items()
+        success["links"] = {name: {"operationId": name, "parameters": dict(where)} for name, where in links}
+    return success
 
 
 def _json(model: type[BaseModel]) -> dict[str, Any]:
@@ -200,6 +288,7 @@ def _json(model: type[BaseModel]) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     described = _BY_NAME.values()
     models = {model for each in described for model in (each.answer, each.body) if model is not None} | {Refusal}
+    models -= {WriteBody}  # each route tells its own
     ordered = sorted(models, key=lambda model: model.__name__)
     _, found = models_json_schema(
         [(model, "validation") for model in ordered], ref_template="#/components/schemas/{model}"

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs, unquote
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError, WithJsonSchema
 from starlette.requests import Request
 
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.client.models import describe
-from airflow_tds.local.filters import parse_simple
+from airflow_tds.local.filters import SIMPLE, parse_simple
 from airflow_tds.local.pages import Asked
+from airflow_tds.local.payloads.formats import FORMATS
 
 __all__ = [
     "DeleteBody",
@@ -37,6 +38,8 @@ _LARGEST_LIMIT = 10_000
 #: The engine's integers end here.
 _LARGEST_OFFSET = 2**63 - 1
 _M = TypeVar("_M", bound=BaseModel)
+#: What the schema tells of a simple expression, §2.6; `parse_simple` reads it, and refuses in its own words.
+_Simple = Annotated[str, WithJsonSchema({"type": "string", "pattern": SIMPLE})]
 
 
 class _Body(BaseModel):
@@ -48,7 +51,7 @@ class _Body(BaseModel):
 class WriteBody(_Body):
     """What initiates a write (assumed)."""
 
-    format: str
+    format: str = Field(json_schema_extra={"enum": list(FORMATS)})
     update_mode: Literal["append", "overwrite", "upsert"] | None = None
     key_columns: list[str] | str | None = None
 
@@ -56,7 +59,7 @@ class WriteBody(_Body):
 class DeleteBody(_Body):
     """Which rows to delete: those that match all simple expressions, §4.2 rule 5 (form assumed)."""
 
-    filters: list[str] = Field(min_length=1)
+    filters: list[_Simple] = Field(min_length=1)
 
 
 class FaultBody(RootModel[dict[str, Any]]):
@@ -66,7 +69,7 @@ class FaultBody(RootModel[dict[str, Any]]):
 class TableBody(_Body):
     """Which table to create."""
 
-    table_id: str
+    table_id: str = Field(json_schema_extra={"pattern": r"^[^\x00]+$"})
 
 
 def _digits(value: object) -> object:
@@ -80,9 +83,9 @@ class PageQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    filters: list[str] = []
-    limit: Annotated[int, BeforeValidator(_digits), Field(ge=1, le=_LARGEST_LIMIT)] = _DEFAULT_LIMIT
-    offset: Annotated[int, BeforeValidator(_digits), Field(ge=0, le=_LARGEST_OFFSET)] = 0
+    filters: list[_Simple] = []
+    limit: Annotated[int, Field(ge=1, le=_LARGEST_LIMIT), BeforeValidator(_digits)] = _DEFAULT_LIMIT
+    offset: Annotated[int, Field(ge=0, le=_LARGEST_OFFSET), BeforeValidator(_digits)] = 0
     format: Literal["json"] = "json"
 
 

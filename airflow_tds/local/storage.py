@@ -24,14 +24,15 @@ from airflow_tds.local.records import Job
 from airflow_tds.local.signing import LinkRefused, Purpose, Signer
 from airflow_tds.local.store import Store
 
-__all__ = ["PATHS", "Storage"]
+__all__ = ["MEDIA_TYPES", "PATHS", "Storage"]
 
 log = logging.getLogger(__name__)
 
 #: Paths of payloads and results, below the server's root and outside the API's base path.
 PATHS = {"put_payload": "/storage/payloads/{job_id}", "get_result": "/storage/results/{job_id}"}
+#: Of results, by format.
+MEDIA_TYPES = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "json": "application/json"}
 _CHUNK = 1 << 20
-_MEDIA_TYPES = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv", "json": "application/json"}
 
 
 class _Result(FileResponse):
@@ -95,7 +96,7 @@ class Storage:
         file = self._store.results / job_id
         if not file.exists():
             return _xml(404, "NoSuchKey", "The specified key does not exist.")
-        return _Result(file, media_type=_MEDIA_TYPES[self._store.job(job_id).spec["format"]])
+        return _Result(file, media_type=MEDIA_TYPES[self._store.job(job_id).spec["format"]])
 
     def _check(self, request: Request, method: str, purpose: Purpose) -> None:
         job_id, now = request.path_params["job_id"], self._store.clock()

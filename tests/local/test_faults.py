@@ -203,6 +203,8 @@ def test_faults_can_be_scripted_over_http(service: Service, caller: Caller, tabl
         {"operation": "append", "delay": -1},
         {"operation": "get_job", "job": "applies_twice"},
         {"operation": "append", "job": "applies_twice", "status": 500},
+        {"operation": "append", "headers": {"X-Name": "no latin: ł"}},
+        {"operation": "append", "headers": {"a b": "c"}},
     ],
 )
 def test_what_is_no_fault_is_refused(service: Service, caller: Caller, fault: dict[str, Any]) -> None:

@@ -107,3 +107,26 @@ def test_its_statuses_are_those_of_the_wire_map() -> None:
     with Service(wire=Wire.from_setting({"error_kinds": {"418": "validation"}})) as other:
         upload = httpx.get(f"{other.url}/openapi.json").json()["paths"]["/tables/{table_id}/data/upload"]["post"]
     assert {"418", "409", "404", "403", "401"} <= set(upload["responses"])
+
+
+def test_it_tells_the_limits_that_are_checked(served: dict[str, Any]) -> None:
+    parameters = served["paths"]["/tables/{table_id}/data/query"]["get"]["parameters"]
+    limit = next(each["schema"] for each in parameters if each["name"] == "limit")
+    assert (limit["minimum"], limit["maximum"]) == (1, 10_000)
+
+
+def test_each_route_tells_the_writes_that_it_takes(served: dict[str, Any]) -> None:
+    def modes(path: str, method: str = "post") -> Any:
+        body = served["paths"][f"/tables/{{table_id}}/data{path}"][method]["requestBody"]
+        return body["content"]["application/json"]["schema"]["properties"]["update_mode"]["enum"]
+
+    assert modes("", "patch") == ["append", None]
+    assert modes("/upsert") == ["upsert", None]
+    with Service(wire=Wire.from_setting({"overwrite": "PATCH /tables/{table_id}/data"})) as other:
+        served = httpx.get(f"{other.url}/openapi.json").json()
+    assert modes("", "patch") == ["append", "overwrite", None]
+
+
+def test_a_method_that_no_route_takes_is_told_which_there_are(caller: Caller) -> None:
+    reply = caller.http.put("/admin/faults")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "DELETE, GET, HEAD, POST")

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from airflow_tds.client import errors
+from airflow_tds.client.http.lanes import Kept, Lane, open_lanes, polled_over
 from airflow_tds.client.messages import Reply, Request
-from airflow_tds.client.runtime import Kept, Lane, open_lanes, polled_over
 from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
 from airflow_tds.hooks import async_settings
 from airflow_tds.settings import Settings
@@ -89,9 +89,9 @@ class Entry:
     due: float = 0.0
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, ...]:
         """What makes two watches one entry."""
-        return self.watch.kind, self.watch.subject, self.watch.snapshot
+        return self.watch.key
 
     @property
     def started(self) -> float:
@@ -159,7 +159,7 @@ class Poller:
         self._reloaded = float("-inf")
         self._name = settings.base_url
         self._health = Health(self._name)
-        self._entries: dict[tuple[str, str, str], Entry] = {}
+        self._entries: dict[tuple[str, ...], Entry] = {}
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
         self._idle: deque[asyncio.Future[Entry]] = deque()

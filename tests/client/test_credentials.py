@@ -18,9 +18,9 @@ from airflow_tds.client.access import Access
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials, Credentials
 from airflow_tds.client.downloads import Download
+from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl, TokenUrl
 from airflow_tds.client.payloads import body_of
-from airflow_tds.client.runtime import Lane
 
 Send = Callable[..., list[Reply]]
 CANARY = "c4n4ry"

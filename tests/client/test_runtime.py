@@ -20,14 +20,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sending import send_async, send_blocking
 
-from airflow_tds.client import errors, runtime
+from airflow_tds.client import errors
 from airflow_tds.client.access import Access, Tls
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.credentials import Bearer
 from airflow_tds.client.downloads import Download
+from airflow_tds.client.http import connections, incoming, written
+from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
-from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, Lane, finish
+from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, finish
 from airflow_tds.client.wire import Initiation
 from airflow_tds.local import Service
 
@@ -291,7 +293,7 @@ def test_an_error_of_the_store_is_kept_out_of_the_sink(server: Any, answer: Any,
 def test_an_answer_without_end_is_refused(
     server: Any, answer: Any, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(incoming, "LARGEST_ANSWER", 1000)
     server.answers = [answer(200, b"x" * 1001)]
 
     with pytest.raises(errors.UnexpectedReply, match="more than 1000 bytes"):
@@ -469,7 +471,7 @@ def test_a_cancelled_upload_gives_up_its_source_and_the_client_goes_on(server: A
 
 
 def test_a_client_survives_any_number_of_cancelled_requests(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(connections, "MOST_AT_ONCE", 10)
     chance = random.Random(1)  # noqa: S311  # when each is cancelled
 
     async def work() -> list[Any]:
@@ -575,7 +577,7 @@ def test_a_service_over_https_is_never_left_for_http(send: Send, base: str) -> N
 def test_presigned_urls_of_the_stores_in_use_pass_as_they_are(url: str) -> None:
     request = Request("put", "job j", "PUT", SecretUrl(url))
 
-    assert runtime.address(Access("http://127.0.0.1"), request) == url
+    assert written.address(Access("http://127.0.0.1"), request) == url
 
 
 # ---- certificates
@@ -695,7 +697,7 @@ def test_a_lane_reads_no_more_of_an_error_page_than_its_beginning(server: Any, a
 
 
 def test_a_lane_refuses_an_answer_without_end(server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(incoming, "LARGEST_ANSWER", 1000)
     server.answers = [answer(200, b"x" * 1001)]
 
     with pytest.raises(errors.UnexpectedReply, match="more than 1000 bytes"):

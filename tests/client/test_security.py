@@ -23,16 +23,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_tds.client import errors, runtime
+from airflow_tds.client import errors
 from airflow_tds.client.access import Access, Tls
 from airflow_tds.client.calls import may_repeat
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.credentials import Bearer
 from airflow_tds.client.downloads import Download
+from airflow_tds.client.http.connections import Reached
+from airflow_tds.client.http.failures import failure
+from airflow_tds.client.http.incoming import DIRECT_FROM
+from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.payloads import body_of
-from airflow_tds.client.runtime import DIRECT_FROM, AsyncRuntime, BlockingRuntime, finish
+from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, finish
 from airflow_tds.client.wire import Initiation, Wire
 
 Send = Callable[..., Reply]
@@ -473,14 +477,14 @@ def test_after_the_handshake_only_words_about_certificates_are_final(reason: str
     broken = httpx.ReadError("")
     broken.__cause__ = found
 
-    assert type(runtime._failure(INFO, broken)) is kind
+    assert type(failure(INFO, broken)) is kind
 
 
 def test_a_handshake_that_breaks_off_may_be_tried_again() -> None:
     broken = httpx.ConnectError("")
     broken.__cause__ = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
 
-    assert type(runtime._failure(INFO, broken)) is errors.TransportFailed
+    assert type(failure(INFO, broken)) is errors.TransportFailed
 
 
 def test_a_key_with_a_password_is_used(server: Any, answer: Any, send: Send, authority: Authority) -> None:
@@ -607,7 +611,7 @@ def test_a_lane_takes_the_proxy_that_is_set(
     access = Access(PUBLIC, proxy=through(server)) if named else Access(server.url, proxy="none")
 
     async def work() -> Reply:
-        lane = runtime.Lane(access, access.ssl_context())
+        lane = Lane(access, access.ssl_context())
         try:
             return await lane.read(INFO)
         finally:
@@ -636,7 +640,7 @@ class LostStream:
 
 def test_a_connection_lost_as_soon_as_it_is_made_counts_as_none() -> None:
     request = Request("put", "job j1", "PUT", SecretUrl("http://127.0.0.1:1/payload?signature=s"))
-    reached, stream = runtime._Reached(Access("http://127.0.0.1"), request, lambda: None), LostStream()
+    reached, stream = Reached(Access("http://127.0.0.1"), request, lambda: None), LostStream()
     reached("connection.connect_tcp.started", {"host": "127.0.0.1"})
 
     with pytest.raises(httpx.ConnectError, match="lost"):

@@ -15,6 +15,7 @@ from airflow_tds.client import errors, progress, runtime
 from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.downloads import Download
+from airflow_tds.client.http import incoming
 from airflow_tds.client.messages import SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.progress import Meter, Progress
@@ -24,7 +25,7 @@ Fetch = Callable[..., bytes]
 ETAG = 'ETag: "v1"'
 RANGES = "Accept-Ranges: bytes"
 #: Large enough to be read from the socket itself.
-LARGE = bytes(range(256)) * (runtime.DIRECT_FROM // 256 * 3)
+LARGE = bytes(range(256)) * (incoming.DIRECT_FROM // 256 * 3)
 
 
 def fetch_blocking(server: Any, path: Path, **settings: Any) -> bytes:
@@ -207,7 +208,7 @@ def slowly(*pieces: bytes, released: threading.Event) -> Callable[[], Iterator[b
 def test_a_large_result_that_stalls_is_given_up_within_the_read_timeout(
     server: Any, answer: Any, ready: bytes, fetch: Fetch, *, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr(runtime, "DIRECT_SECONDS", seconds)
+    monkeypatch.setattr(incoming, "DIRECT_SECONDS", seconds)
     released = threading.Event()
     whole = answer(200, LARGE)
     server.answers = [ready, slowly(whole[:-9], whole[-9:], released=released)]
@@ -221,7 +222,7 @@ def test_a_large_result_is_shown_as_it_comes_though_it_comes_slowly(
     server: Any, answer: Any, ready: bytes, monkeypatch: pytest.MonkeyPatch, fetch: Fetch
 ) -> None:
     monkeypatch.setattr(progress, "REPORTED_EVERY", 0.0)
-    monkeypatch.setattr(runtime, "DIRECT_SECONDS", 0.0)
+    monkeypatch.setattr(incoming, "DIRECT_SECONDS", 0.0)
     released = threading.Event()
     seen: list[Progress] = []
 
@@ -257,7 +258,7 @@ def test_a_cancelled_download_leaves_its_sink_alone_and_the_client_goes_on(
     server: Any, answer: Any, ready: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "REPORTED_EVERY", 0.0)
-    monkeypatch.setattr(runtime, "DIRECT_SECONDS", 0.0)
+    monkeypatch.setattr(incoming, "DIRECT_SECONDS", 0.0)
     released, begun = threading.Event(), threading.Event()
     whole = answer(200, LARGE)
     server.answers = [ready, slowly(whole[:-9], whole[-9:], released=released), answer(200, b'{"row_count": 1}')]

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_tds import polling
 from airflow_tds.client.errors import ServerError, ValidationFailed
-from airflow_tds.client.runtime import polled_over
+from airflow_tds.client.http.lanes import polled_over
 from airflow_tds.client.waiting import Reading, Verdict, Watch
 
 CONN = "tds_default"
@@ -338,7 +338,7 @@ def test_a_reading_that_says_the_same_wakes_nobody(bench: Any) -> None:
 
 
 def test_aiohttp_that_is_wished_for_and_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_tds.client.runtime.find_spec", lambda name: None)
+    monkeypatch.setattr("airflow_tds.client.http.lanes.find_spec", lambda name: None)
 
     assert (polled_over("auto"), polled_over("httpx")) == ("httpx", "httpx")
     with pytest.raises(ValidationFailed, match=r"pip install 'airflow-tds\[aiohttp\]'"):

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_tds import polling
 from airflow_tds.client import errors
-from airflow_tds.client.runtime import Lane
+from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.waiting import Reading, Verdict
 from airflow_tds.local import Service
 

@@ -136,17 +136,17 @@ class TdsHook(ClientOperations, BaseHook):
             return once.result(once.complete(watch))
 
     def test_connection(self) -> tuple[bool, str]:
-        """Try the connection within some five seconds, by asking for the statistics of a table that is not there.
+        """Try the connection within five seconds, by asking for rows of a table that is not there.
 
         Returns:
             Whether the service was reached and lets us in, and one sentence that says what and as whom, or what to
             change; it holds no secret.
         """
         from airflow_tds.client.errors import TableServiceError
+        from airflow_tds.trial import try_out
 
         try:
-            settings = self.settings()
-            return settings.try_out()
+            return try_out(self.settings())
         except TableServiceError as error:
             return False, str(error)
 

@@ -10,8 +10,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["EXTRA", "Fields", "Settings", "settings_of"]
 
 log = logging.getLogger(__name__)
-
-#: Asked for to try a connection: no table has this name.
-NO_TABLE = "airflow-tds-connection-test"
-#: Seconds to connect, and again for an answer, when a connection is tried.
-PATIENCE = 2.5
 
 #: What `extra` may hold; docs/connection.md describes each.
 EXTRA = (
@@ -131,7 +124,7 @@ class Settings:
 
         if self._secret is None:
             return None
-        kind = self._extra.get("auth") or self._kind()
+        kind = self._kind()
         if kind == "bearer":
             return kinds.Bearer(self._secret)
         if kind == "api_key":
@@ -146,7 +139,9 @@ class Settings:
         raise ValidationFailed(f"connection extra 'auth' is bearer, api_key, basic or oauth2, not {kind!r}")
 
     def _kind(self) -> str:
-        """Say which kind of credentials the fields that are set belong to."""
+        """Say which kind of credentials it is: the one that is named, else the one that the fields belong to."""
+        if "auth" in self._extra:
+            return str(self._extra["auth"])
         if "token_url" in self._extra:
             return "oauth2"
         if "api_key_header" in self._extra:
@@ -211,31 +206,8 @@ class Settings:
 
         return AsyncTableClient(self.base_url, wire=self.wire(), **self._reach())
 
-    def try_out(self) -> tuple[bool, str]:
-        """Ask once for a table that is not there, and judge the answer; see `TdsHook.test_connection`."""
-        from airflow_tds.client import errors
-        from airflow_tds.client.access import Timeouts
-        from airflow_tds.client.runtime import BlockingRuntime, finish
-
-        wire, access = self.wire(), replace(self.access(), timeouts=Timeouts(connect=PATIENCE, read=PATIENCE))
-        request = wire.info_request(NO_TABLE)
-        with closing(BlockingRuntime(access)) as runtime:
-            try:
-                reply = finish(runtime.send(request))
-            except errors.TlsFailed as failed:
-                return False, f"{self.base_url}: its certificate is not trusted; set ca_bundle ({failed})"
-            except errors.TransportFailed as failed:
-                return False, f"{self.base_url} does not answer; check host, port and schema ({failed})"
-        error = wire.error(request, reply)
-        if isinstance(error, errors.Unauthorized):
-            return False, f"{self.base_url} does not let us in as {self._who()}: HTTP 401"
-        text = reply.content.decode(errors="replace")
-        told = NO_TABLE in text and f"/{NO_TABLE}" not in text  # of the table, and not of the path only
-        if error is None or isinstance(error, errors.Forbidden) or (isinstance(error, errors.NotFound) and told):
-            return True, f"{self.base_url} lets us in as {self._who()}"
-        return False, f"{self.base_url} is no Table Data Service; check base_path (HTTP {reply.status})"
-
-    def _who(self) -> str:
+    def who(self) -> str:
+        """Say as whom we ask, without the secret."""
         if self._secret is None:
             return "nobody: there are no credentials"
         return self._login or f"whoever has the {'API key' if self._kind() == 'api_key' else 'token'}"

@@ -54,6 +54,7 @@ ORDER = (
     "durability.queries",
     "durability",
     "settings",
+    "trial",
     "tasks",
     "hooks",
     "polling",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
-import time
 from typing import Any
 
 import pytest
@@ -234,52 +232,3 @@ def test_the_form_for_older_airflow_says_the_same() -> None:
     form = get_provider_info()["connection-types"][0]["ui-field-behaviour"]
 
     assert TdsHook.get_ui_field_behaviour()["relabeling"] == form["relabeling"]
-
-
-class TestTryingAConnection:
-    """What the Test button says."""
-
-    def tried(self, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[bool, str]:
-        monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps({"conn_type": "tds", **fields}))
-        return TdsHook("tried").test_connection()
-
-    def test_it_says_what_it_reached_and_as_whom(self, service: Service) -> None:
-        assert TdsHook().test_connection() == (True, f"{service.url} lets us in as whoever has the token")
-
-    def test_a_wrong_token(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-        passed, text = self.tried(monkeypatch, host=service.url, password="not-the-token")
-
-        assert not passed
-        assert "does not let us in" in text
-        assert "not-the-token" not in text
-
-    def test_no_token(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-        passed, text = self.tried(monkeypatch, host=service.url)
-
-        assert not passed
-        assert "there are no credentials" in text
-
-    def test_a_wrong_base_path(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-        passed, text = self.tried(monkeypatch, host=f"{service.url}/api/v9", password=service.token)
-
-        assert not passed
-        assert "check base_path (HTTP 404)" in text
-
-    def test_a_port_where_nobody_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            passed, text = self.tried(monkeypatch, host=f"http://127.0.0.1:{taken.getsockname()[1]}", password="t")
-
-        assert not passed
-        assert "does not answer; check host, port and schema" in text
-
-    def test_a_server_that_says_nothing_is_given_up_in_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            begun = time.monotonic()
-            passed, _ = self.tried(monkeypatch, host=f"http://127.0.0.1:{silent.getsockname()[1]}", password="t")
-
-        assert not passed
-        assert time.monotonic() - begun < 5
-
-    def test_a_field_that_is_wrong(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert self.tried(monkeypatch, host="") == (False, "connection tried: host is empty")

@@ -6,6 +6,7 @@
     python3 tests/run.py test         the tests, with branch coverage
     python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
     python3 tests/run.py test --airflow 3.1.8     what depends on Airflow's version, on another one
+    python3 tests/run.py prove        what takes too long for every run: 10,000 requests, 200 kills
     python3 tests/run.py bench        the benchmarks
 
 What lives here: one command per intent, and what each consists of.
@@ -50,6 +51,7 @@ STEPS = {
         ("-m", "pytest", "--cov", "--cov-report=", "--junit-xml={scratch}/junit.xml", "{pytest}"),
         ("-m", "coverage", "report"),
     ),
+    "prove": tuple((str(script),) for script in sorted((ROOT / "tests" / "proofs").glob("*.py"))),
     "bench": tuple((str(script),) for script in sorted((ROOT / "tests" / "benchmarks").glob("*.py"))),
 }
 
@@ -85,7 +87,8 @@ def main(arguments: list[str]) -> int:
         prerequisites.check_airflow(options.airflow)
         environment.select(options.airflow)
         prerequisites.check_writable(ROOT)
-        with environment.ensure(ROOT, ["local", "dev"]), tempfile.TemporaryDirectory() as scratch:
+        extras = ["local", "dev", *(["fuzz"] if options.airflow == prerequisites.AIRFLOW else [])]
+        with environment.ensure(ROOT, extras), tempfile.TemporaryDirectory() as scratch:
             failed = [intent for intent in options.intents if not passes(intent, for_pytest, Path(scratch))]
             tests = counted(Path(scratch))
     except processes.Interrupted:

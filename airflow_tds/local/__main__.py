@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.local.connection import as_json, as_uri, is_loopback
@@ -34,13 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.token and not is_loopback(options.host):
         parser.error(f"to be reached at {options.host} from other machines it needs a --token")
-    if not options.quiet:
+    if not (options.quiet or options.openapi):
         _log_requests()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
         with _service(options) as service:
+            if options.openapi:
+                print(_openapi(service))  # noqa: T201  # a command's output
+                return 0
             _announce(service, options)
             stop.wait()
     except (StoreUnavailable, ValidationFailed, OSError) as refused:
@@ -82,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--refuse-chunked", action="store_true", help="answer 411 to a payload whose length is not announced"
     )
     parser.add_argument("--quiet", action="store_true", help="log no requests")
+    parser.add_argument("--openapi", action="store_true", help="print what would be served, as OpenAPI, and end")
     parser.add_argument("--ready-file", type=Path, help="gets url, token and pid as JSON once the service answers")
     return parser
 
@@ -111,6 +116,11 @@ def _service(options: argparse.Namespace) -> Service:
         result_lifetime=options.result_lifetime,
         chunked=not options.refuse_chunked,
     )
+
+
+def _openapi(service: Service) -> str:
+    with urlopen(f"{service.url}/openapi.json") as answer:  # noqa: S310  # our own address
+        return json.dumps(json.load(answer), indent=2)
 
 
 def _announce(service: Service, options: argparse.Namespace) -> None:

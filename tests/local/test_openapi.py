@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +15,9 @@ from caller import Caller
 
 from airflow_tds.client.wire import Wire
 from airflow_tds.local import Service
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "openapi.json"
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +137,20 @@ def test_each_route_tells_the_writes_that_it_takes(served: dict[str, Any]) -> No
 def test_a_method_that_no_route_takes_is_told_which_there_are(caller: Caller) -> None:
     reply = caller.http.put("/admin/faults")
     assert (reply.status_code, reply.headers["allow"]) == (405, "DELETE, GET, HEAD, POST")
+
+
+def test_the_copy_in_the_documentation_is_what_is_served(served: dict[str, Any]) -> None:
+    assert json.loads(PAGE.read_text()) == served, "python -m airflow_tds.local --openapi > docs/openapi.json"
+
+
+def test_the_command_writes_the_copy() -> None:
+    command = [sys.executable, "-m", "airflow_tds.local", "--openapi"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == PAGE.read_text()
+
+
+def test_schemathesis_finds_nothing_in_a_hundred_requests() -> None:
+    command = [sys.executable, str(ROOT / "tests" / "proofs" / "openapi.py"), "--only", "served", "--without-coverage"]
+    ended = subprocess.run([*command, "--examples", "2", "--seed", "1"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    cases = int(ended.stdout.splitlines()[-1].split()[1])
+    assert cases > 100

@@ -122,17 +122,17 @@ class Wire(Forms):
         """Say how a write's payload gets to the service."""
         return self._route(operation).strategy or "initiate_put"
 
-    def check_initiate_put(self, operation: WriteOperation) -> None:
-        """Refuse a write whose job is not known before its data is sent: it could not be made durable.
+    def check_strategy(self, operation: WriteOperation, needed: Strategy) -> None:
+        """Refuse a step of a strategy that is not the one by which a write's payload gets to the service.
 
         Raises:
             ValidationFailed: The map says another strategy for the operation.
         """
         strategy = self.strategy(operation)
-        if strategy != "initiate_put":
+        if strategy != needed:
             raise errors.ValidationFailed(
-                f"{operation}: the wire map says the strategy {strategy}; this needs initiate_put, whose job is known"
-                f" before the data is sent. submit_{operation} and {operation} of the client follow every strategy"
+                f"{operation}: the wire map says the strategy {strategy}; this is a step of {needed}."
+                f" submit_{operation} and {operation} of the client follow every strategy"
             )
 
     def initiate_request(
@@ -153,7 +153,7 @@ class Wire(Forms):
         Raises:
             ValidationFailed: Unknown format, upsert without keys, keys where none belong, or another strategy.
         """
-        self.check_initiate_put(operation)
+        self.check_strategy(operation, "initiate_put")
         return self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
 
     def presign_request(
@@ -163,7 +163,8 @@ class Wire(Forms):
         data_format: str,
         key_columns: str | Sequence[str] | None,
     ) -> Request:
-        """Ask where to PUT the data of a write that is committed afterwards; arguments as for `initiate_request`."""
+        """Ask where to PUT the data of a write that is committed afterwards; as `initiate_request`."""
+        self.check_strategy(operation, "put_commit")
         self._write(operation, data_format, key_columns)  # refused now, not after the data is sent
         inputs = {"table_id": table_id, "format": self._format(self.presign, data_format)}
         return self._request("presign", f"table {table_id}", {}, inputs)
@@ -177,6 +178,7 @@ class Wire(Forms):
         upload_object: str,
     ) -> Request:
         """Submit a write whose data is in the store; the answer names its job."""
+        self.check_strategy(operation, "put_commit")
         inputs = self._write(operation, data_format, key_columns)
         return self._to_table(operation, table_id, inputs | {"object": upload_object})
 
@@ -188,6 +190,7 @@ class Wire(Forms):
         key_columns: str | Sequence[str] | None,
     ) -> Request:
         """Submit a write whose data is the request's body, to be added; the answer names its job."""
+        self.check_strategy(operation, "direct")
         request = self._to_table(operation, table_id, self._write(operation, data_format, key_columns))
         media_type = self.media_types.get(data_format, UNKNOWN_MEDIA)
         return replace(request, headers=merged({"Content-Type": media_type}, request.headers))

@@ -43,7 +43,7 @@ class Writes(Calls):
         For the strategy `initiate_put` only; `submit_upload` and its kin follow every strategy.
 
         Args:
-            operation: `upload`, `append` or `upsert`.
+            operation: `upload`, `append`, `overwrite` or `upsert`.
             table_id: The table.
             format: `csv`, `json`, `ndjson` or `parquet`.
             key_columns: For upsert: a column name or a list of them. None otherwise.
@@ -58,6 +58,94 @@ class Writes(Calls):
         return self.wire.read_initiation(
             await self._call(self.wire.initiate_request(operation, table_id, format, key_columns))
         )
+
+    async def presign(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        key_columns: str | Sequence[str] | None = None,
+    ) -> Initiation:
+        """Ask where to send the data of a write that `commit` submits afterwards (assumed, §4.2 rule 1).
+
+        For the strategy `put_commit` only.
+
+        Args:
+            operation: As for `initiate`.
+            table_id: The table.
+            format: As for `initiate`.
+            key_columns: As for `initiate`.
+
+        Returns:
+            Where `send_data` sends the data, and what `commit` calls it; no job.
+
+        Raises:
+            ValidationFailed: A parameter is invalid, or the wire map says another strategy.
+        """
+        return self.wire.read_presigned(
+            await self._call(self.wire.presign_request(operation, table_id, format, key_columns))
+        )
+
+    async def commit(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        presigned: Initiation,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        key_columns: str | Sequence[str] | None = None,
+    ) -> str:
+        """Submit a write whose data is in the store; only now may it be applied.
+
+        For the strategy `put_commit` only. Sent again only if it certainly was not processed.
+
+        Args:
+            operation: As for `presign`.
+            table_id: The table.
+            presigned: What `presign` returned.
+            format: As for `presign`.
+            key_columns: As for `presign`.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            Conflict: Upload on a table that has, or ever had, data, §3.1.
+        """
+        asked = (operation, table_id, format, key_columns)
+        reply = await self._call(self.wire.commit_request(*asked, presigned.upload_object))
+        return self.wire.read_job_id(reply, operation)
+
+    async def submit_direct(
+        self,
+        operation: WriteOperation,
+        table_id: str,
+        data: Payload | Body,
+        format: str = "csv",  # noqa: A002  # the interface's word
+        key_columns: str | Sequence[str] | None = None,
+        *,
+        unknown_length: UnknownLength = "chunked",
+    ) -> str:
+        """Submit a write with its data in the request.
+
+        For the strategy `direct` only. Sent again only if it certainly was not processed.
+
+        Args:
+            operation: As for `initiate`.
+            table_id: The table.
+            data: As for `send_data`.
+            format: As for `initiate`.
+            key_columns: As for `initiate`.
+            unknown_length: See `send_data`.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            Conflict: Upload on a table that has, or ever had, data, §3.1.
+        """
+        body = data if isinstance(data, Body) else body_of(data)
+        send = partial(self._send_direct, self.wire.direct_request(operation, table_id, format, key_columns))
+        return self.wire.read_job_id(await self._deliver(send, body, unknown_length), operation)
 
     async def send_data(
         self, initiation: Initiation, data: Payload | Body, *, unknown_length: UnknownLength = "chunked"
@@ -108,18 +196,14 @@ class Writes(Calls):
         key_columns: str | Sequence[str] | None = None,
     ) -> str:
         """Submit a write by the strategy that the wire map says for it; give the job's id."""
-        body, wire, asked = body_of(data), self.wire, (operation, table_id, data_format, key_columns)
-        strategy = wire.strategy(operation)
+        asked, strategy = (operation, table_id), self.wire.strategy(operation)
         if strategy == "direct":
-            send = partial(self._send_direct, wire.direct_request(*asked))
-            return wire.read_job_id(await self._deliver(send, body, unknown_length), operation)
-        if strategy == "put_commit":
-            presigned = wire.read_presigned(await self._call(wire.presign_request(*asked)))
-            await self.send_data(presigned, body, unknown_length=unknown_length)
-            commit = wire.commit_request(*asked, presigned.upload_object)
-            return wire.read_job_id(await self._call(commit), operation)
-        initiation = await self.initiate(operation, table_id, data_format, key_columns)
+            return await self.submit_direct(*asked, data, data_format, key_columns, unknown_length=unknown_length)
+        body, announce = body_of(data), self.presign if strategy == "put_commit" else self.initiate
+        initiation = await announce(*asked, data_format, key_columns)
         await self.send_data(initiation, body, unknown_length=unknown_length)
+        if strategy == "put_commit":
+            return await self.commit(*asked, initiation, data_format, key_columns)
         return initiation.job_id
 
     async def _send_direct(self, request: Request, body: Body) -> Reply:

@@ -16,7 +16,7 @@ from typing import Literal, Self, get_args, get_type_hints
 from airflow_tds.client import errors
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.waiting import Verdict, judge
-from airflow_tds.durability.records import Generation, Record, utc
+from airflow_tds.durability.records import UNANSWERED, Generation, Record, utc
 
 __all__ = [
     "LEASE_MARGIN",
@@ -32,6 +32,7 @@ __all__ = [
     "begin",
     "is_unchanged",
     "settle_doubt",
+    "unanswered",
     "weigh",
 ]
 
@@ -196,6 +197,8 @@ def begin(
         return _begin_after_done(record, since, choices, other=other)
     if record.identity != identity:
         raise _different(record)
+    if record.phase in UNANSWERED and record.op != "truncate":  # of a truncation the table tells
+        return unanswered(record, choices, unwritten=changed and since != "same")
     note = "; the source has changed since, the data that was sent first counts" if changed else ""
     if record.phase == "done":
         return Adopt(f"{_work(record)} was done at {utc(record.at)}: nothing is written{note}")
@@ -221,6 +224,18 @@ def _begin_after_done(record: Record, since: str, choices: Choices, *, other: bo
     return settle_doubt(Ambiguous(why, may_still_apply=False, doubt=True, unwritten=other), record, choices)
 
 
+def unanswered(record: Record, choices: Choices, *, unwritten: bool = False) -> Start | Adopt | Ambiguous:
+    """Decide about a request that nobody knows an answer of: it may be applied at any later time.
+
+    Args:
+        record: What was stored before it was sent.
+        choices: What a person has decided beforehand.
+        unwritten: See `Ambiguous`.
+    """
+    why = f"{record.op}: the request had no answer, or a try ended when about to send it"
+    return settle_doubt(Ambiguous(why, unwritten=unwritten), record, choices)
+
+
 def settle_doubt(found: Ambiguous, record: Record, choices: Choices) -> Start | Adopt | Ambiguous:
     """Go the way that a person has chosen beforehand, where it is open.
 
@@ -235,7 +250,7 @@ def settle_doubt(found: Ambiguous, record: Record, choices: Choices) -> Start | 
     if choices.on_unknown == "assume_done" and not found.unwritten:
         return Adopt(f"{found.why}; taken for done, as on_unknown says")
     repeatable = not found.may_still_apply or record.op in ("append", "upload")
-    if choices.on_unknown == "resubmit" and repeatable and record.phase != "intent":
+    if choices.on_unknown == "resubmit" and repeatable and record.phase not in UNANSWERED:
         return Start(f"{found.why}; written again, as on_unknown says")
     return found
 

@@ -14,11 +14,14 @@ from typing import Any, Literal, Self, get_args
 
 from airflow_tds.client import errors
 
-__all__ = ["Generation", "Phase", "Record", "digest", "utc"]
+__all__ = ["UNANSWERED", "Generation", "Phase", "Record", "digest", "utc"]
 
 VERSION = 1
 
-Phase = Literal["intent", "initiated", "sent", "done", "failed_clean", "doubt"]
+Phase = Literal["intent", "committing", "initiated", "sent", "done", "failed_clean", "doubt"]
+
+#: A request was about to be sent, and nobody knows of an answer.
+UNANSWERED: tuple[Phase, ...] = ("intent", "committing")
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,13 @@ class Record:
         table_id: The table.
         identity: Hash of what the write is: service, operation, table, format, keys, source.
         content: Hash of the source's content; empty when it cannot be told.
-        phase: `intent` (a request is about to be sent), `initiated` (a job waits for its data), `sent`,
-            `done`, `failed_clean` (it failed and changed nothing), `doubt` (a person must decide).
+        phase: `intent` (a request is about to be sent), `committing` (the same, its data is in the store),
+            `initiated` (a job waits for its data), `sent`, `done`, `failed_clean` (it failed and changed nothing),
+            `doubt` (a person must decide).
         job_id: The job; empty when there is none.
         snapshot: The table's snapshot before the write; empty when unknown.
         rows: Its row count before the write; None when unknown.
-        lease: POSIX seconds after which no data can arrive any more.
+        lease: POSIX seconds after which no data can arrive, or be noticed, any more; 0 when nothing tells.
         seen: The job's status before any data was sent; empty when unknown.
         max_tries: See `Generation`.
         clear_number: See `Generation`.

@@ -6,7 +6,6 @@ a person.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +13,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.filters import Filters
 from airflow_tds.client.waiting import Verdict, Watch, judge_truncated
-from airflow_tds.durability.decisions import Ambiguous, Attach, Choices, settle_doubt
+from airflow_tds.durability.decisions import Attach, Choices
 from airflow_tds.durability.records import Generation, Record
 from airflow_tds.durability.steps import Done, Log, Once, Wait, known
 from airflow_tds.durability.stores import RecordStore
@@ -39,29 +38,6 @@ class _RequestOnce(Once):
         super().__init__(client, store, generation, log, choices=choices)
         self._table_id = table_id
         self._identity = identity
-
-    def _send(self, record: Record, send: Callable[[], None]) -> Record:
-        """Record the intent, then send; what certainly was not processed leaves no intent behind."""
-        record = self._save(record, "intent")
-        try:
-            send()
-        except errors.TableServiceError as error:
-            if error.outcome == "unknown":
-                self._log.warning("%s; it may have arrived", error)
-                return record
-            self._save(record, "failed_clean")
-            raise
-        return self._save(record, "sent")
-
-    def _give_up(self, record: Record) -> Done:
-        """Say that nobody knows whether the request arrived, unless a person takes it for done."""
-        found = Ambiguous("the request had no answer, or a try ended when about to send it")
-        step = settle_doubt(found, record, self._choices)
-        self._log.info("%s: %s", self._table_id, step.why)
-        if isinstance(step, Ambiguous):
-            raise self._doubtful(step, record)
-        self._save(record, "done")
-        return Done("")
 
 
 class TruncateOnce(_RequestOnce):
@@ -116,7 +92,7 @@ class TruncateOnce(_RequestOnce):
         if empty:
             self._log.info("%s: has no rows, so nothing is sent", self._table_id)
             return self._save(record, "done")
-        return self._send(record, partial(self._client.truncate, self._table_id))
+        return self._send(record, "intent", partial(self._client.truncate, self._table_id))
 
 
 class DeleteOnce(_RequestOnce):
@@ -171,4 +147,4 @@ class DeleteOnce(_RequestOnce):
         before = self._client.info(self._table_id)
         snapshot, rows = before.snapshot_id or "", before.row_count
         record = Record("delete_rows", self._table_id, self._identity, "", "intent", snapshot=snapshot, rows=rows)
-        return self._send(record, partial(self._client.delete_rows, self._table_id, self._filters))
+        return self._send(record, "intent", partial(self._client.delete_rows, self._table_id, self._filters))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Watch
-from airflow_tds.durability.decisions import Adopt, Ambiguous, Attach, Choices, Start, begin
+from airflow_tds.durability.decisions import Adopt, Ambiguous, Attach, Choices, Start, begin, unanswered
 from airflow_tds.durability.records import Generation, Phase, Record, utc
 from airflow_tds.durability.stores import RecordStore
 
@@ -124,6 +125,42 @@ class Once(ABC):
         self._store.save(stored)
         self.job_id = stored.job_id
         return stored
+
+    def _send(self, record: Record, phase: Phase, send: Callable[[], str | None], grace: float = 0.0) -> Record:
+        """Store that a request is about to be sent, then send it; what was not processed leaves nothing behind.
+
+        Args:
+            record: What is known of it.
+            phase: What to store.
+            send: Sends it; gives the id of the job that it started, if any.
+            grace: Seconds that the service may take to know its job everywhere.
+
+        Returns:
+            The record: `sent`, or in the same phase when no answer came.
+
+        Raises:
+            TableServiceError: The request certainly was not processed.
+        """
+        record = self._save(record, phase)
+        try:
+            job_id = send() or ""
+        except errors.TableServiceError as error:
+            if error.outcome == "unknown":
+                self._log.warning("%s; it may have arrived", error)
+                return record
+            self._save(record, "failed_clean")
+            raise
+        lease = self._now() + grace if job_id else 0.0
+        return self._save(replace(record, job_id=job_id, lease=lease), "sent")
+
+    def _give_up(self, record: Record) -> Done:
+        """Say that nobody knows whether the request arrived, unless a person takes it for done."""
+        step = unanswered(record, self._choices)
+        self._log.info("%s: %s", record.table_id, step.why)
+        if isinstance(step, Ambiguous):
+            raise self._doubtful(step, record)
+        self._save(record, "done")
+        return Done("")
 
     def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:
         """Say what is known and the ways on; a doubt about a finished write is stored first."""

@@ -1,21 +1,28 @@
-"""A write with a payload, at most once: the job is known, and stored, before its data is sent.
+"""A write with a payload, at most once, by each strategy of the wire map.
 
-    read the record -> info -> initiate -> read the job -> store the record -> PUT
+    read the record -> info
+    initiate_put:  -> initiate -> read the job -> store "initiated" -> PUT
+    put_commit:    -> ask for a URL -> PUT -> store "committing" -> commit, which answers the job
+    direct:        -> store "intent" -> send, which answers the job
     -> store "sent" -> wait -> read the clock, then the job -> store "done"
 
-The order is the promise; every decision in it is decisions.py's.
+The order is the promise; every decision in it is decisions.py's. Where the job is known before anything can be
+applied, a lost answer can be asked for; a commit or a direct write without an answer stays ambiguous.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.models import DataJobResponse
-from airflow_tds.client.payloads import Body
+from airflow_tds.client.payloads import Body, Keeper
+from airflow_tds.client.routes import Strategy
 from airflow_tds.client.waiting import Verdict, Watch, judge
 from airflow_tds.client.wire import WriteOperation
 from airflow_tds.client.writes import UnknownLength
@@ -31,12 +38,15 @@ from airflow_tds.durability.decisions import (
     is_unchanged,
     weigh,
 )
-from airflow_tds.durability.records import Generation, Record, digest, utc
+from airflow_tds.durability.records import UNANSWERED, Generation, Phase, Record, digest, utc
 from airflow_tds.durability.sources import Source
 from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
 from airflow_tds.durability.stores import RecordStore
 
 __all__ = ["Write", "WriteOnce"]
+
+#: What is stored first, before anything can be applied.
+FIRST_PHASE: dict[Strategy, Phase] = {"initiate_put": "initiated", "put_commit": "committing", "direct": "intent"}
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,6 @@ class WriteOnce(Once):
         write: What was asked for.
         policy: What the connection says of the service.
         choices: What a person has decided beforehand.
-
-    Raises:
-        ValidationFailed: The wire map says a strategy for the operation by which no job is known beforehand.
     """
 
     def __init__(
@@ -122,7 +129,6 @@ class WriteOnce(Once):
         policy: Policy,
         choices: Choices = Choices(),  # noqa: B008  # frozen
     ) -> None:
-        client.wire.check_initiate_put(write.op)
         super().__init__(client, store, generation, log, choices=choices)
         self._write = write
         self._policy = policy
@@ -164,7 +170,7 @@ class WriteOnce(Once):
 
     def _follow(self, record: Record, watch: Watch, attach: Attach | None) -> Wait | Done:
         """Look at the recorded job until there is something to wait for, or the end."""
-        while True:
+        while record.phase not in UNANSWERED:
             read = self._read(record)
             step = weigh(
                 record,
@@ -187,6 +193,7 @@ class WriteOnce(Once):
             if isinstance(step, Clean):
                 raise errors.JobFailed(step.why, job_id=record.job_id)
             record, attach = self._start(), None
+        return self._give_up(record)
 
     def _read(self, record: Record) -> Attached:
         now = self._now()  # before the job: what the job says later than the lease's end is final
@@ -213,25 +220,23 @@ class WriteOnce(Once):
         return Wait(replace(watch, kind="write", subject=record.job_id, deadline=until, lease=lease))
 
     def _start(self) -> Record:
-        """Initiate, record, send: the record is stored before a byte of data leaves."""
+        """Write anew, by the strategy of the wire map."""
+        write, body = self._write, self._write.body()
+        before = self._client.info(write.table_id)
+        snapshot, rows = before.snapshot_id or "", before.row_count
+        identity = (write.op, write.table_id, write.identity, write.content)
+        strategy = self._client.wire.strategy(write.op)
+        record = Record(*identity, FIRST_PHASE[strategy], snapshot=snapshot, rows=rows)
+        start = {"initiate_put": self._initiate, "put_commit": self._commit, "direct": self._submit}[strategy]
+        return start(record, body)
+
+    def _initiate(self, record: Record, body: Body) -> Record:
+        """Initiate, store, send: the job is stored before a byte of data leaves."""
         write, client = self._write, self._client
-        body = write.body()
-        before = client.info(write.table_id)
-        initiation = client.initiate(write.op, write.table_id, write.data_format, write.key_columns or None)
+        initiation = client.initiate(*self._asked)
         lease = self._now() + initiation.lifetime + client.transfer_timeout + self._policy.lease_margin
-        record = Record(
-            write.op,
-            write.table_id,
-            write.identity,
-            write.content,
-            "initiated",
-            job_id=initiation.job_id,
-            snapshot=before.snapshot_id or "",
-            rows=before.row_count,
-            lease=lease,
-            seen=self._seen(initiation.job_id),
-        )
-        record = self._save(record, "initiated")
+        seen = self._seen(initiation.job_id)
+        record = self._save(replace(record, job_id=initiation.job_id, lease=lease, seen=seen), record.phase)
         self._log.info("%s: %s is job %s", write.table_id, write.op, initiation.job_id)
         try:
             client.send_data(initiation, body, unknown_length=write.unknown_length)
@@ -241,6 +246,31 @@ class WriteOnce(Once):
             self._log.warning("%s; the data may have arrived, so job %s is watched", error, initiation.job_id)
             return record
         return self._save(record, "sent")
+
+    def _commit(self, record: Record, body: Body) -> Record:
+        """Send the data, which changes nothing yet; store; commit."""
+        op, table_id, data_format, keys = self._asked
+        presigned = self._client.presign(*self._asked)
+        self._client.send_data(presigned, body, unknown_length=self._write.unknown_length)
+        return self._submitted(record, partial(self._client.commit, op, table_id, presigned, data_format, keys))
+
+    def _submit(self, record: Record, body: Body) -> Record:
+        """Store, send; a source is read before, where it is spooled, so that it cannot break off a request."""
+        op, table_id, data_format, keys = self._asked
+        spooled = body.length is None and self._write.unknown_length == "spool"
+        with Keeper(body) if spooled else nullcontext() as keeper:
+            whole = keeper.measured() if keeper else body
+            return self._submitted(record, partial(self._client.submit_direct, op, table_id, whole, data_format, keys))
+
+    def _submitted(self, record: Record, send: Callable[[], str]) -> Record:
+        record = self._send(record, record.phase, send, self._policy.lease_margin)
+        self._log.info("%s: %s is job %s", record.table_id, record.op, record.job_id or "unknown")
+        return record
+
+    @property
+    def _asked(self) -> tuple[WriteOperation, str, str, tuple[str, ...] | None]:
+        write = self._write
+        return write.op, write.table_id, write.data_format, write.key_columns or None
 
     def _seen(self, job_id: str) -> str:
         try:

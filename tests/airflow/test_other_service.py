@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from harness import TaskRun
+from harness import TaskRun, needs_store
 from other_service import KEY, KEY_HEADER, OtherService, Sheet, other_service
 
 from airflow_tds.client import errors
@@ -62,12 +62,37 @@ def test_a_query_becomes_a_file(other: OtherService, pace: dict[str, Any], tmp_p
     assert (tmp_path / "r.csv").read_text() == "city\nx\ny\n"
 
 
-@pytest.mark.parametrize("operator", [TdsUploadOperator, TdsAppendOperator])
-def test_other_writes_are_refused_before_anything_is_sent(
-    other: OtherService, pace: dict[str, Any], operator: Any
-) -> None:
-    with pytest.raises(errors.ValidationFailed, match="the wire map says the strategy") as refused:
-        TaskRun().execute(operator(data="id,city\n7,z\n", **pace))
+def test_a_write_whose_job_the_commit_names_is_done(other: OtherService, pace: dict[str, Any]) -> None:
+    TaskRun().execute(TdsAppendOperator(data="id,city\n7,z\n", **pace))
 
-    assert isinstance(refused.value, AirflowFailException)
-    assert other.lines == []
+    assert other.sheets["u"].rows == [["1", "x"], ["2", "y"], ["7", "z"]]
+    assert [line.split("?")[0].rpartition("/")[2] for line in other.lines if line.startswith("POST")] == [
+        "staging",
+        "ops",
+    ]
+
+
+def test_a_write_whose_data_is_in_its_request_is_done(other: OtherService, pace: dict[str, Any]) -> None:
+    other.sheets["u"] = Sheet()
+
+    TaskRun().execute(TdsUploadOperator(data="id,city\n7,z\n", **pace))
+
+    assert other.sheets["u"].rows == [["7", "z"]]
+    assert not any("/store/" in line for line in other.lines)
+
+
+@needs_store
+@pytest.mark.parametrize(("operator", "line"), [(TdsUploadOperator, "/first/"), (TdsAppendOperator, "/ops")])
+def test_a_write_whose_answer_was_lost_is_not_sent_again(
+    other: OtherService, pace: dict[str, Any], operator: Any, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if operator is TdsUploadOperator:
+        other.sheets["u"] = Sheet()
+    monkeypatch.setattr(other, "open_ticket", lambda *_: {"an answer": "without a job"})
+    task = TaskRun()
+
+    for _ in range(2):
+        with pytest.raises(errors.AmbiguousWriteError, match="may still be applied") as raised:
+            task.execute(operator(data="id,city\n7,z\n", **pace))
+        assert isinstance(raised.value, AirflowFailException)
+    assert sum(line in sent for sent in other.lines) == 1

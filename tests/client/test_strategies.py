@@ -6,7 +6,7 @@ And what a 404 means where a route is only assumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +14,8 @@ from scripted import Run, answer
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import AsyncTableClient, TableClient
-from airflow_tds.client.messages import Reply
-from airflow_tds.client.wire import Wire
+from airflow_tds.client.messages import Reply, SecretUrl
+from airflow_tds.client.wire import Initiation, Wire
 from airflow_tds.local import Service
 
 URL = "https://store.example/put/1?sig=0123456789abcdef"
@@ -104,12 +104,32 @@ def test_the_blocking_form_follows_the_strategy_and_waits(scripted: Any, run: Ru
     assert runtime.lines[-1] == "GET /data/jobs/j1"
 
 
-@pytest.mark.parametrize("strategy", ["put_commit", "direct"])
-def test_a_write_without_an_initiation_cannot_be_initiated(scripted: Any, run: Run, strategy: str) -> None:
+PRESIGNED = Initiation("", SecretUrl(URL), upload_object="o1")
+STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "initiate": ("initiate_put", lambda client: client.initiate("append", "t")),
+    "presign": ("put_commit", lambda client: client.presign("append", "t")),
+    "commit": ("put_commit", lambda client: client.commit("append", "t", PRESIGNED)),
+    "submit_direct": ("direct", lambda client: client.submit_direct("append", "t", b"a\n")),
+}
+
+
+@pytest.mark.parametrize(
+    ("step", "strategy"),
+    [
+        (step, strategy)
+        for strategy in ("initiate_put", "put_commit", "direct")
+        for step, (needed, _) in STEPS.items()
+        if strategy != needed
+    ],
+)
+def test_a_step_of_another_strategy_is_refused_before_it_is_sent(
+    scripted: Any, run: Run, step: str, strategy: str
+) -> None:
+    needed, take = STEPS[step]
     runtime, client = scripted(wire=strategies(strategy))
 
-    with pytest.raises(errors.ValidationFailed, match=f"append: the wire map says the strategy {strategy}"):
-        run(client.initiate("append", "t"))
+    with pytest.raises(errors.ValidationFailed, match=f"append: the wire map says the strategy {strategy}.*{needed}"):
+        run(take(client))
     assert runtime.requests == []
 
 

@@ -8,14 +8,17 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
 import pytest
+from other_service import KEY, KEY_HEADER, OtherService, Sheet, other_service
 
-from airflow_tds.client.access import Timeouts
+from airflow_tds.client.access import Timeouts, Tls
 from airflow_tds.client.client import TableClient
+from airflow_tds.client.credentials import ApiKey
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.payloads import body_of
 from airflow_tds.client.waiting import Watch
@@ -36,12 +39,20 @@ from airflow_tds.durability import (
 from airflow_tds.local import Service
 
 LIFETIME, TRANSFER, MARGIN = 60.0, 30.0, 5.0
+OTHER_WIRE = json.loads((Path(__file__).parents[1] / "support" / "other_wire.json").read_text())
 CONTEXT = ssl.create_default_context()
 Point = Callable[[str], None]
 
 
 def nothing_happens(where: str) -> None:
     """Be the boundary at which nothing goes wrong."""
+
+
+class SharedTls(Tls):
+    """One context for all clients: building one per client would take most of the time."""
+
+    def context(self, of: str) -> ssl.SSLContext:
+        return CONTEXT
 
 
 class Clock:
@@ -119,11 +130,13 @@ class World:
     def __post_init__(self) -> None:
         self.reader = self.client()
 
-    def client(self, at: Point = nothing_happens) -> TableClient:
+    def reach(self) -> TableClient:
         wire = Wire(no_data_statuses=self.no_data)
-        client = TableClient(
-            self.service.url, token=self.service.token, wire=wire, timeouts=Timeouts(transfer=TRANSFER)
-        )
+        timeouts = Timeouts(transfer=TRANSFER)
+        return TableClient(self.service.url, token=self.service.token, wire=wire, timeouts=timeouts, tls=SharedTls())
+
+    def client(self, at: Point = nothing_happens) -> TableClient:
+        client = self.reach()
         runtime = client._runtime
         send = runtime.send
 
@@ -135,7 +148,6 @@ class World:
 
         runtime.send = sends  # type: ignore[method-assign]  # the seam where a process dies
         runtime.now = self.clock  # type: ignore[method-assign]  # the seam of the clock
-        runtime.__dict__["_context"] = CONTEXT  # building one per client would take most of the time
         self.clients.append(client)
         return client
 
@@ -266,6 +278,49 @@ class World:
             client.close()
 
 
+@dataclass
+class OtherWorld(World):
+    """A world whose service appends by `put_commit` and uploads by `direct`; a job works once it is looked at."""
+
+    other: OtherService = field(default_factory=OtherService)
+
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+    def reach(self) -> TableClient:
+        wire = Wire.from_setting(OTHER_WIRE | self.overrides)
+        return TableClient(self.other.url, credentials=ApiKey(KEY, KEY_HEADER), wire=wire, tls=SharedTls())
+
+    def pass_time(self, watch: Watch) -> None:
+        self.reader.watch(watch)
+
+    def rows(self) -> list[str]:
+        """Give the rows once every job that was ever started has worked."""
+        for ticket in self.other.tickets:
+            while ticket.state() == "WORKING":
+                pass
+        return sorted(",".join(row) for row in self.other.sheets[self.table_id].rows)
+
+
+class OtherWorlds:
+    """Makes a world per case over one service: a table that has rows, or never had any."""
+
+    def __init__(self, service: OtherService) -> None:
+        self._service = service
+        self._made: list[OtherWorld] = []
+
+    def __call__(self, op: str = "append") -> OtherWorld:
+        table_id = f"t{uuid4().hex}"
+        never = op == "upload"
+        self._service.sheets[table_id] = Sheet() if never else Sheet(["id", "name"], [["1", "a"]], 1)
+        world = OtherWorld(cast("Service", None), Clock(), table_id, other=self._service)
+        self._made.append(world)
+        return world
+
+    def close(self) -> None:
+        for world in self._made:
+            world.close()
+
+
 class Worlds:
     """Makes a world per case over one service: a table, a disk and a clock of its own."""
 
@@ -302,6 +357,14 @@ def worlds(service: Service) -> Iterator[Worlds]:
     yield worlds
     worlds.close()
     service._store.clock = time.time
+
+
+@pytest.fixture
+def others() -> Iterator[OtherWorlds]:
+    with other_service() as service:
+        worlds = OtherWorlds(service)
+        yield worlds
+        worlds.close()
 
 
 @pytest.fixture

@@ -57,7 +57,8 @@ def at_begin(
     return begin(replace(RECORD, phase=phase), generation, identity, content, choices)
 
 
-UNFINISHED = pytest.mark.parametrize("phase", ["intent", "initiated", "sent"])
+UNFINISHED = pytest.mark.parametrize("phase", ["initiated", "sent"])
+WITHOUT_ANSWER = pytest.mark.parametrize("phase", ["intent", "committing"])
 EVERY_GENERATION = pytest.mark.parametrize("generation", [SAME, CLEARED, PERHAPS], ids=["same", "cleared", "perhaps"])
 MAYBE_CLEARED = pytest.mark.parametrize("generation", [CLEARED, PERHAPS], ids=["cleared", "perhaps"])
 
@@ -113,7 +114,39 @@ def test_an_unfinished_write_is_gone_on_with(phase: str, generation: Generation)
     assert not found.settle
 
 
-@UNFINISHED
+@WITHOUT_ANSWER
+@EVERY_GENERATION
+@pytest.mark.parametrize("choices", [Choices(), NEW, RESUME, RESUBMIT], ids=["defaults", "new", "resume", "resubmit"])
+@pytest.mark.parametrize("content", ["c1", "c2"])
+def test_a_request_without_an_answer_is_ambiguous_whatever_came_since(
+    phase: str, generation: Generation, choices: Choices, content: str
+) -> None:
+    found = at_begin(phase, generation, content=content, choices=choices)
+    assert isinstance(found, Ambiguous)
+    assert found.may_still_apply
+
+
+@WITHOUT_ANSWER
+def test_a_request_without_an_answer_is_taken_for_done_where_a_person_says_so(phase: str) -> None:
+    for generation, content in ((SAME, "c1"), (SAME, "c2"), (CLEARED, "c1"), (PERHAPS, "c1")):
+        assert isinstance(at_begin(phase, generation, content=content, choices=ASSUME), Adopt)
+
+
+@WITHOUT_ANSWER
+@MAYBE_CLEARED
+def test_a_request_of_other_content_is_not_taken_for_what_the_clear_asks_for(
+    phase: str, generation: Generation
+) -> None:
+    assert isinstance(at_begin(phase, generation, content="c2", choices=ASSUME), Ambiguous)
+
+
+@EVERY_GENERATION
+def test_a_truncation_without_an_answer_is_gone_on_with_as_the_table_tells(generation: Generation) -> None:
+    record = replace(RECORD, op="truncate", job_id="", phase="intent")
+    assert isinstance(begin(record, generation, "this", "c1"), Attach)
+
+
+@pytest.mark.parametrize("phase", ["intent", "committing", "initiated", "sent"])
 @EVERY_GENERATION
 def test_an_unfinished_record_of_another_write_is_an_error(phase: str, generation: Generation) -> None:
     with pytest.raises(errors.DifferentWrite, match=r"append on table t, job j1.*let that one finish"):
@@ -409,8 +442,9 @@ def test_a_doubt_about_another_write_is_not_assumed_to_be_this_one(changed: dict
     assert isinstance(at_begin("done", PERHAPS, choices=ASSUME, **changed), Ambiguous)
 
 
-def test_a_request_without_an_answer_is_never_sent_again() -> None:
-    intent = replace(RECORD, op="truncate", job_id="", phase="intent")
+@WITHOUT_ANSWER
+def test_a_request_without_an_answer_is_never_sent_again(phase: Any) -> None:
+    intent = replace(RECORD, op="truncate", job_id="", phase=phase)
     assert isinstance(settle_doubt(Ambiguous("no answer"), intent, RESUBMIT), Ambiguous)
     assert isinstance(settle_doubt(Ambiguous("no answer"), replace(intent, op="append"), RESUBMIT), Ambiguous)
 

@@ -56,19 +56,6 @@ def test_the_job_is_known_and_stored_before_its_data_is_sent(world: Any) -> None
     assert world.disk.phases == ["initiated", "sent", "done"]
 
 
-@pytest.mark.parametrize("strategy", ["put_commit", "direct"])
-def test_a_write_whose_job_is_not_known_beforehand_is_refused_before_anything_is_sent(
-    world: Any, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wire, before = Wire.from_setting({"append": {"strategy": strategy}}), len(world.service.requests)
-    with TableClient(world.service.url, token=world.service.token, wire=wire) as client:
-        monkeypatch.setattr(world, "client", lambda at: client)
-        with pytest.raises(errors.ValidationFailed, match=f"append: the wire map says the strategy {strategy}"):
-            world.write()
-
-    assert (len(world.service.requests), world.disk.text) == (before, None)
-
-
 def test_the_record_says_what_the_table_and_the_job_were_before_the_data(world: Any) -> None:
     before = world.reader.info(world.table_id)
     done = world.finish(world.write())

@@ -303,6 +303,8 @@ class Handler(BaseHTTPRequestHandler):
     def _write(self, sheet: Sheet, payload: bytes, token: str, mode: str, keys: list[str]) -> Callable[[], bytes]:
         def work() -> bytes:
             new, old = rows_of(payload, token), sheet.objects()
+            if not new:
+                raise No(0, "EMPTY", "it holds no rows")
             if mode == "SWAP":
                 old = []
             if mode == "MERGE":

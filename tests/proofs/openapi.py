@@ -60,7 +60,7 @@ RUNS = {
 def main() -> int:
     """Run all, print the counts, and give schemathesis' worst exit code."""
     parser = argparse.ArgumentParser(description="Test the embedded service with schemathesis.")
-    parser.add_argument("--examples", type=int, default=140, help="per operation and phase (%(default)s)")
+    parser.add_argument("--examples", type=int, default=160, help="per operation and phase (%(default)s)")
     parser.add_argument("--only", choices=RUNS, action="append", help="default: all")
     parser.add_argument("--without-coverage", action="store_true", help="leave out schemathesis' phase of edge cases")
     parser.add_argument("--seed", type=int, help="default: another one each time")

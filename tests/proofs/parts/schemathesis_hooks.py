@@ -14,12 +14,17 @@ _SIGNED = {
     "get_result": ("$response.header.Location", "$request.path.job_id"),
 }
 _TABLES = {"enum": ["people", "pets"]}
-_COLUMNS = {"enum": ["id", "name", "people.id", "pets.name"]}
+_COLUMNS = ["id", "name", "people.id", "pets.name"]
+_SELECT = {"type": "array", "items": {"enum": _COLUMNS}, "minItems": 1}
 #: What the schemas say of these fields once the document knows the tables that there are.
 _NARROWED = {
-    "CrossQueryRequest": {"table_id": _TABLES, "select": {"type": "array", "items": _COLUMNS, "minItems": 1}},
-    "JoinSpec": {"table_id": _TABLES, "left_on": _COLUMNS, "right_on": {"enum": ["id", "name"]}},
-    "FilterLeaf": {"field": _COLUMNS},
+    "CrossQueryRequest": {"table_id": _TABLES, "select": {"anyOf": [_SELECT, {"type": "null"}]}},
+    "JoinSpec": {
+        "table_id": _TABLES,
+        "left_on": {"enum": [*_COLUMNS, None]},
+        "right_on": {"enum": ["id", "name", None]},
+    },
+    "FilterLeaf": {"field": {"enum": _COLUMNS}},
 }
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
     BaseHook,
     BaseOperator,
     BaseOperatorLink,
@@ -21,13 +23,19 @@ from airflow.providers.common.compat.sdk import (
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+
 __all__ = [
     "AirflowFailException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
     "BaseHook",
     "BaseOperator",
     "BaseOperatorLink",
+    "BaseSensorOperator",
     "Connection",
     "Context",
+    "PokeReturnValue",
     "async_connection",
     "clear_number",
     "conf",
@@ -36,6 +44,15 @@ __all__ = [
     "task_state_store",
     "variables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what only sensors need when they do: on 2.11 it brings sixteen modules."""
+    if name not in ("BaseSensorOperator", "PokeReturnValue"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from airflow.providers.common.compat import sdk
+
+    return getattr(sdk, name)
 
 
 async def async_connection(conn_id: str) -> tuple[Connection, dict[str, Any]]:

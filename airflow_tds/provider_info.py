@@ -50,6 +50,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{**rooms, "external-doc-url": "", "tags": ["service"]}],
         "hooks": [{**rooms, "python-modules": ["airflow_tds.hooks"]}],
         "operators": [{**rooms, "python-modules": ["airflow_tds.operators"]}],
+        "sensors": [{**rooms, "python-modules": ["airflow_tds.sensors"]}],
         "triggers": [{**rooms, "python-modules": ["airflow_tds.triggers"]}],
         "connection-types": [
             {

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_tds.client.errors import TableServiceError
 from airflow_tds.client.waiting import Outcome, Reading, Watch
 
-__all__ = ["TdsJobTrigger", "TdsQueryTrigger", "TdsTableTrigger", "trigger_for"]
+__all__ = ["TdsJobTrigger", "TdsQueryTrigger", "TdsTableTrigger", "TdsTruncationTrigger", "trigger_for"]
 
 
 class _WatchTrigger(BaseTrigger):
@@ -28,7 +28,7 @@ class _WatchTrigger(BaseTrigger):
         watch: The fields of a `Watch`; unknown ones are ignored, as another version may have written them.
     """
 
-    kind: ClassVar[Literal["write", "query", "truncation"]]
+    kind: ClassVar[Literal["write", "query", "truncation", "table"]]
 
     def __init__(self, tds_conn_id: str, carry: str = "", **watch: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's constructor
@@ -97,6 +97,19 @@ class TdsQueryTrigger(_WatchTrigger):
 
 
 class TdsTableTrigger(_WatchTrigger):
+    """Waits until a table's statistics say what they are asked to say.
+
+    Args:
+        tds_conn_id: The connection's id.
+        carry: As for `TdsJobTrigger`.
+        watch: As for `TdsJobTrigger`, with the table's id as `subject`, and `conditions`, as `Conditions.to_text`
+            writes them.
+    """
+
+    kind = "table"
+
+
+class TdsTruncationTrigger(_WatchTrigger):
     """Waits until a truncation has taken effect: row_count is falsy then, §3.1.
 
     Args:
@@ -117,6 +130,7 @@ def trigger_for(tds_conn_id: str, watch: Watch, carry: str) -> BaseTrigger:
         watch: What to wait for.
         carry: Text that the event gives back.
     """
-    kinds: dict[str, type[_WatchTrigger]] = {c.kind: c for c in (TdsJobTrigger, TdsQueryTrigger, TdsTableTrigger)}
+    classes = (TdsJobTrigger, TdsQueryTrigger, TdsTableTrigger, TdsTruncationTrigger)
+    kinds: dict[str, type[_WatchTrigger]] = {c.kind: c for c in classes}
     values = watch.to_json()
     return kinds[values.pop("kind")](tds_conn_id, carry, **values)

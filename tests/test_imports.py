@@ -63,10 +63,12 @@ ORDER = (
     "operators.base",
     "operators.writes",
     "operators.requests",
+    "operators.deferring",
     "operators.queries",
     "operators",
-    "operations",
+    "sensors",
 )
+    "operators.tables",
 #: Rooms beside the line: they import nothing of it.
 ASIDE = ("", "client", "client.http", "compat", "provider_info")
 #: What the embedded service may know of the client: it must be able to disagree with it.

@@ -5,6 +5,8 @@
     ├── TransportFailed                no complete answer came
     │   └── TlsFailed                  one side does not trust the other; trying again changes nothing
     ├── UnexpectedReply                an answer that the wire map cannot read
+    │   └── UnreadableReply            no JSON at all: perhaps a page of something in between
+    ├── CheckFailed                    a table is not as it was wanted to be
     ├── SnapshotChanged                the table changed between two pages of one reading
     ├── Refused                        a "no", by the service (.status) or by our own check (status None)
     │   ├── ValidationFailed (ValueError)
@@ -30,6 +32,7 @@ from typing import Literal
 
 __all__ = [
     "AmbiguousWriteError",
+    "CheckFailed",
     "Conflict",
     "DifferentWrite",
     "Forbidden",
@@ -50,6 +53,7 @@ __all__ = [
     "TransportFailed",
     "Unauthorized",
     "UnexpectedReply",
+    "UnreadableReply",
     "ValidationFailed",
     "WaitTimedOut",
     "WireMismatch",
@@ -104,6 +108,16 @@ class UnexpectedReply(TableServiceError):
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+class UnreadableReply(UnexpectedReply):
+    """An answer that is no JSON at all, such as a page of a proxy; a read that gets one is told again."""
+
+
+class CheckFailed(TableServiceError):
+    """A table is not as it was wanted to be; nothing else went wrong."""
+
+    outcome: Outcome = "done"
 
 
 class SnapshotChanged(TableServiceError):

@@ -12,15 +12,18 @@ from enum import StrEnum
 from typing import Any, Literal, Self, TypeVar
 
 from airflow_tds.client import errors
+from airflow_tds.client.conditions import Conditions
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.wire import Wire
 
-__all__ = ["Outcome", "Reading", "Verdict", "Watch", "judge", "judge_truncated"]
+__all__ = ["GRACE", "Outcome", "Reading", "Verdict", "Watch", "judge", "judge_table", "judge_truncated"]
 
 #: Between two reads the pause grows with the time already waited, by this factor, up to the poll interval:
 #: short jobs are seen soon, long ones cost little, and a wait taken over by another process goes on at its pace.
 GROWTH = 0.5
+#: Seconds after a wait began in which "not found" is no news: a record may appear late on another node.
+GRACE = 60.0
 
 
 _V = TypeVar("_V", bound="Watch | Outcome")
@@ -73,12 +76,26 @@ def judge_truncated(info: DatasetInfoResponse, snapshot: str = "") -> Reading:
     return Reading(Verdict.RUNNING if waits else Verdict.COMPLETED, f"{info.row_count} rows")
 
 
+def judge_table(info: DatasetInfoResponse, conditions: Conditions) -> Reading:
+    """Judge whether a table's statistics say what they are asked to say.
+
+    Args:
+        info: The table's statistics.
+        conditions: What is asked.
+
+    Raises:
+        UnexpectedReply: A number that is asked for is missing.
+    """
+    unmet = conditions.unmet(info)
+    return Reading(Verdict.RUNNING if unmet else Verdict.COMPLETED, "; ".join(unmet) or "as wanted")
+
+
 @dataclass(frozen=True)
 class Watch:
     """A wait: JSON scalars only, so that a trigger can carry it.
 
     Attributes:
-        kind: `write` and `query` name a job, `truncation` names a table.
+        kind: `write` and `query` name a job, `truncation` and `table` name a table.
         subject: The job's or the table's id.
         started: When the wait began, POSIX seconds.
         deadline: When it ends at the latest, POSIX seconds.
@@ -86,9 +103,10 @@ class Watch:
         first_pause: Shortest pause between two reads, seconds.
         snapshot: For `truncation`: the snapshot that must have been replaced; empty for any.
         lease: For `write`: POSIX seconds until which data may still arrive, so that FAILED is not final; 0 for never.
+        conditions: For `table`: what its statistics are asked to say, as `Conditions.to_text` writes it.
     """
 
-    kind: Literal["write", "query", "truncation"]
+    kind: Literal["write", "query", "truncation", "table"]
     subject: str
     started: float
     deadline: float
@@ -96,6 +114,7 @@ class Watch:
     first_pause: float = 0.5
     snapshot: str = ""
     lease: float = 0.0
+    conditions: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -105,13 +124,18 @@ class Watch:
             UnexpectedReply: The values are not a watch.
         """
         watch = _made(cls, values, "the stored watch is none")
-        if watch.kind not in ("write", "query", "truncation"):
+        if watch.kind not in ("write", "query", "truncation", "table"):
             raise errors.UnexpectedReply(f"the stored watch has the unknown kind {watch.kind!r}")
         return watch
 
     def to_json(self) -> dict[str, Any]:
         """Write the watch as a flat JSON object."""
         return asdict(self)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What two waits have in common if one look serves both."""
+        return self.kind, self.subject, self.snapshot, self.conditions
 
     def pause(self, now: float) -> float:
         """Say how long to pause before the next read, in seconds; cut to the deadline."""
@@ -124,11 +148,13 @@ class Watch:
 
     def request(self, wire: Wire) -> Request:
         """Build the request that looks."""
-        make = {"write": wire.job_request, "query": wire.poll_request, "truncation": wire.info_request}
-        return make[self.kind](self.subject)
+        make = {"write": wire.job_request, "query": wire.poll_request}
+        return make.get(self.kind, wire.info_request)(self.subject)
 
     def read(self, wire: Wire, reply: Reply) -> Reading:
         """Read and judge what came back."""
+        if self.kind == "table":
+            return judge_table(wire.read_info(reply), Conditions.from_text(self.conditions))
         if self.kind == "truncation":
             return judge_truncated(wire.read_info(reply), self.snapshot)
         return judge(wire.read_job(reply) if self.kind == "write" else wire.read_poll(reply).job)
@@ -140,7 +166,8 @@ class Watch:
         if reading.verdict is Verdict.RUNNING or leased:
             if not self.over(now):
                 return None
-            text = f"{self._what} still {reading.status} after {waited:.0f} s; it goes on"
+            goes_on = "" if self.kind == "table" else "; it goes on"
+            text = f"{self._what} still {reading.status} after {waited:.0f} s{goes_on}"
             return Outcome("timed_out", self.subject, reading.status, waited, "WaitTimedOut", text)
         if reading.verdict is Verdict.FAILED:
             text = f"{self._what} failed: {reading.error}"
@@ -153,7 +180,8 @@ class Watch:
 
     @property
     def _what(self) -> str:
-        return f"truncation of table {self.subject}:" if self.kind == "truncation" else f"job {self.subject}"
+        names = {"truncation": f"truncation of table {self.subject}:", "table": f"table {self.subject}:"}
+        return names.get(self.kind, f"job {self.subject}")
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,14 @@ stand inside functions. Nothing is read or checked before `execute`.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from airflow_tds.client import errors
 from airflow_tds.compat import BaseOperator, Context, conf
-from airflow_tds.operators.failures import final
+from airflow_tds.operators.deferring import Deferring, carried, carry
+from airflow_tds.operators.failures import raising
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
@@ -25,22 +22,14 @@ if TYPE_CHECKING:
     from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
     from airflow_tds.settings import Settings
 
-__all__ = ["RESCUES", "ChangingOperator", "TdsOperator"]
+__all__ = ["ChangingOperator", "TdsOperator"]
 
 #: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
 DEFERRED_INTERVAL = 30.0
 BLOCKING_INTERVAL = 5.0
-#: What Airflow says in place of a method's name when the trigger itself failed.
-TRIGGER_FAILED = "__fail__"
-#: How often in a row a trigger may fail before the try does.
-RESCUES = 3
-#: Where a deferred wait is kept while the trigger has it (an XCom: it survives the deferral, not the try).
-WAIT_KEY = "tds.wait"
-#: Airflow's own timeout of a deferral must not come before ours, which says what goes on: seconds.
-DEFER_GRACE = 300.0
 
 
-class TdsOperator(BaseOperator):
+class TdsOperator(Deferring, BaseOperator):
     """What all operators share: connection, pace, deadline, errors.
 
     Args:
@@ -75,11 +64,10 @@ class TdsOperator(BaseOperator):
         self.store = store
         self._client: TableClient | None = None
         self._once: Once | None = None
-        self._rescues = 0
 
     def execute(self, context: Context) -> Any:
         """Do the work; see the class."""
-        with self._raising():
+        with raising(self):
             return self._run(context, self._new_watch(), None)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -91,37 +79,18 @@ class TdsOperator(BaseOperator):
         """
         from airflow_tds.client.waiting import Outcome
 
-        with self._raising():
+        with raising(self):
             outcome = Outcome.from_json(event)
             self.log.info("%s: %s after %.0f s", outcome.subject, outcome.status or outcome.kind, outcome.waited)
             if outcome.kind == "error":
                 outcome.check()
-            return self._run(context, *_carried(event))
+            return self._run(context, *carried(event))
 
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after a deferral; a trigger that failed has not touched the job, so it is waited for again.
-
-        Args:
-            next_method: Airflow's: the method to go on with, or that the trigger failed.
-            next_kwargs: Airflow's: the event, or why the trigger failed.
-            context: Airflow's.
-
-        Raises:
-            WaitTimedOut: Airflow ended the deferral, as no trigger had answered in time.
-            Exception: Airflow's own, once triggers have failed too often in a row.
-        """
-        kept = self._kept_wait(context) if next_method == TRIGGER_FAILED else None
-        why = str((next_kwargs or {}).get("error", "unknown"))
-        ended = "timeout" in why.lower()  # Airflow 2.11 says so in the text only
-        if kept is None or (kept["rescues"] >= RESCUES and not ended):
-            return super().resume_execution(next_method, next_kwargs, context)
-        with self._raising():
-            watch, record = _carried(kept)
+    def _go_on(self, context: Context, carry: Mapping[str, Any], *, ended: bool) -> Any:
+        with raising(self):
+            watch, record = carried(carry)
             if ended:
-                return self._run(context, replace(watch, deadline=min(watch.deadline, time.time())), record)
-            self._rescues = kept["rescues"] + 1
-            self.log.error("the trigger failed: %s\n%s", why, "\n".join((next_kwargs or {}).get("traceback") or ()))
-            self.log.warning("waiting for the same work again, rescue %d of %d", self._rescues, RESCUES)
+                watch = replace(watch, deadline=min(watch.deadline, time.time()))
             return self._run(context, watch, record)
 
     def on_kill(self) -> None:
@@ -169,21 +138,9 @@ class TdsOperator(BaseOperator):
 
     def _defer(self, context: Context, store: RecordStore, watch: Watch, wait: Watch) -> NoReturn:
         from airflow_tds.durability import MemoryStore
-        from airflow_tds.triggers import trigger_for
 
-        kept = store.record.to_json() if isinstance(store, MemoryStore) and store.record else None
-        carry = json.dumps({"watch": watch.to_json(), "record": kept})
-        context["ti"].xcom_push(key=WAIT_KEY, value={"carry": carry, "rescues": self._rescues})
-        self.defer(
-            trigger=trigger_for(self.tds_conn_id, wait, carry),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=max(0.0, wait.deadline - time.time()) + DEFER_GRACE),
-        )
-
-    def _kept_wait(self, context: Context) -> dict[str, Any] | None:
-        """Read what was kept before this deferral; None when there is nothing."""
-        kept = context["ti"].xcom_pull(task_ids=self.task_id, key=WAIT_KEY, map_indexes=context["ti"].map_index)
-        return kept if isinstance(kept, dict) and isinstance(kept.get("rescues"), int) else None
+        kept = store.record if isinstance(store, MemoryStore) else None
+        self._leave(context, wait, carry(watch, kept))
 
     def _store(self, context: Context, record: Record | None) -> RecordStore:
         from airflow_tds.tasks import store_of
@@ -200,17 +157,6 @@ class TdsOperator(BaseOperator):
         from airflow_tds.tasks import generation_of
 
         return generation_of(context)
-
-    @contextmanager
-    def _raising(self) -> Iterator[None]:
-        """Raise what no retry can mend so that Airflow does not retry, unless the task has a policy for that."""
-        try:
-            yield
-        except errors.TableServiceError as error:
-            ending = error if getattr(self, "retry_policy", None) is not None else final(error)
-            if ending is error:
-                raise
-            raise ending from error
 
 
 class ChangingOperator(TdsOperator):
@@ -237,16 +183,3 @@ class ChangingOperator(TdsOperator):
         from airflow_tds.durability import Choices
 
         return Choices.of(self.on_clear, self.on_unknown)
-
-
-def _carried(event: Mapping[str, Any]) -> tuple[Watch, Record | None]:
-    """Read what a deferral carried: the whole wait, and the record where no store keeps it."""
-    from airflow_tds.client.waiting import Watch
-    from airflow_tds.durability import Record
-
-    try:
-        carried = json.loads(event["carry"])
-        record = carried["record"]
-        return Watch.from_json(carried["watch"]), Record.from_json(record) if record else None
-    except (KeyError, TypeError, ValueError) as damaged:
-        raise errors.UnexpectedReply("the trigger's event does not carry the wait") from damaged

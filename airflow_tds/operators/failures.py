@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_tds.client import errors
-from airflow_tds.compat import AirflowFailException
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["final"]
+from airflow_tds.client import errors
+from airflow_tds.compat import AirflowFailException, BaseOperator
+
+__all__ = ["final", "raising"]
 
 
 class FinalValidationFailed(errors.ValidationFailed, AirflowFailException):
@@ -28,6 +31,10 @@ class FinalAmbiguousWriteError(errors.AmbiguousWriteError, AirflowFailException)
     """`AmbiguousWriteError` that ends the task at once: a person must look."""
 
 
+class FinalJobFailed(errors.JobFailed, AirflowFailException):
+    """`JobFailed` that ends a sensor at once: its job stays FAILED, and a retry would look at the same one."""
+
+
 _FINAL: dict[type[errors.TableServiceError], type[errors.TableServiceError]] = {
     errors.DifferentWrite: FinalDifferentWrite,
     errors.ValidationFailed: FinalValidationFailed,
@@ -37,18 +44,37 @@ _FINAL: dict[type[errors.TableServiceError], type[errors.TableServiceError]] = {
 }
 
 
-def final(error: errors.TableServiceError) -> errors.TableServiceError:
+def final(error: errors.TableServiceError, *, only_looks: bool = False) -> errors.TableServiceError:
     """Give the form of an error that ends the task at once, if a retry could not help.
 
     Args:
         error: What went wrong.
+        only_looks: The task did not start the job, so that a retry can not start another.
 
     Returns:
         The same class, text and values as an `AirflowFailException`; the error itself if retries may help.
     """
-    kind = _FINAL.get(type(error))
+    looked = only_looks and type(error) is errors.JobFailed
+    kind = FinalJobFailed if looked else _FINAL.get(type(error))
     if kind is None:
         return error
     ending = kind(*error.args)
     ending.__dict__.update(error.__dict__)
     return ending
+
+
+@contextmanager
+def raising(task: BaseOperator, *, only_looks: bool = False) -> Iterator[None]:
+    """Raise what no retry can mend so that Airflow does not retry, unless the task has a policy for that.
+
+    Args:
+        task: The task; a `retry_policy` of its own (Airflow 3.3) never sees an `AirflowFailException`.
+        only_looks: See `final`.
+    """
+    try:
+        yield
+    except errors.TableServiceError as error:
+        ending = error if getattr(task, "retry_policy", None) is not None else final(error, only_looks=only_looks)
+        if ending is error:
+            raise
+        raise ending from error

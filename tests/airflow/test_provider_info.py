@@ -33,7 +33,10 @@ def test_airflow_finds_the_hook() -> None:
 def test_every_module_that_is_named_exists() -> None:
     info = get_provider_info()
     modules = [
-        name for kind in ("hooks", "operators", "triggers") for one in info[kind] for name in one["python-modules"]
+        name
+        for kind in ("hooks", "operators", "sensors", "triggers")
+        for one in info[kind]
+        for name in one["python-modules"]
     ]
 
     assert [importlib.import_module(name).__name__ for name in modules] == modules

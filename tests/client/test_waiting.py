@@ -83,7 +83,12 @@ def test_what_is_no_watch_is_refused(values: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [("write", "/data/jobs/x"), ("query", "/data/query/x"), ("truncation", "/tables/x/data/info")],
+    [
+        ("write", "/data/jobs/x"),
+        ("query", "/data/query/x"),
+        ("truncation", "/tables/x/data/info"),
+        ("table", "/tables/x/data/info"),
+    ],
 )
 def test_a_watch_asks_at_the_route_of_its_kind(kind: Any, path: str) -> None:
     assert Watch(kind, "x", 0.0, 1.0).request(Wire()).target == path
@@ -96,10 +101,13 @@ def test_a_watch_asks_at_the_route_of_its_kind(kind: Any, path: str) -> None:
         ("query", Reply(307, {"location": "https://store/x"}), Verdict.COMPLETED),
         ("query", Reply(307), Verdict.FAILED),
         ("truncation", Reply(200, content=b'{"row_count": 0}'), Verdict.COMPLETED),
+        ("table", Reply(200, content=b'{"row_count": 0}'), Verdict.RUNNING),
     ],
 )
 def test_a_watch_reads_the_reply_of_its_kind(kind: Any, reply: Reply, verdict: Verdict) -> None:
-    assert Watch(kind, "x", 0.0, 1.0).read(Wire(), reply).verdict is verdict
+    watch = Watch(kind, "x", 0.0, 1.0, conditions='{"min_rows": 1}')
+
+    assert watch.read(Wire(), reply).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -136,6 +144,22 @@ def test_a_late_truncation_names_its_table() -> None:
     error = raised(watch.outcome(Reading(Verdict.RUNNING, "5 rows"), 10.0) or pytest.fail("not over"))
 
     assert str(error) == "truncation of table t: still 5 rows after 10 s; it goes on"
+
+
+def test_a_table_that_is_not_as_wanted_in_time_names_what_is_missing() -> None:
+    watch = Watch("table", "t", 0.0, 10.0)
+
+    reading = Reading(Verdict.RUNNING, "row_count is 0, wanted at least 1")
+    error = raised(watch.outcome(reading, 10.0) or pytest.fail("not over"))
+
+    assert str(error) == "table t: still row_count is 0, wanted at least 1 after 10 s"
+
+
+def test_one_look_serves_those_who_ask_for_the_same() -> None:
+    table = Watch("table", "t", 0.0, 10.0, conditions='{"min_rows": 1}')
+
+    assert table.key == Watch("table", "t", 5.0, 99.0, conditions='{"min_rows": 1}').key
+    assert table.key != Watch("table", "t", 0.0, 10.0, conditions='{"min_rows": 2}').key
 
 
 def test_a_failed_job_raises_its_reason() -> None:

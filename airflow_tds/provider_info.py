@@ -51,6 +51,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [{**rooms, "python-modules": ["airflow_tds.hooks"]}],
         "operators": [{**rooms, "python-modules": ["airflow_tds.operators"]}],
         "sensors": [{**rooms, "python-modules": ["airflow_tds.sensors"]}],
+        "cli": ["airflow_tds.cli.commands"],
         "triggers": [{**rooms, "python-modules": ["airflow_tds.triggers"]}],
         "connection-types": [
             {

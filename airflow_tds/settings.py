@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from airflow_tds.client.errors import ValidationFailed
 
@@ -152,14 +153,30 @@ class Settings:
         """Make the wire map."""
         from airflow_tds.client.wire import Wire
 
+        return Wire.from_setting(self.wire_setting())
+
+    def wire_setting(self) -> dict[str, Any]:
+        """Give the overrides of the wire map, a profile's name among them."""
         value = self._extra.get("wire") or {}
         try:
             overrides = json.loads(value) if isinstance(value, str) else value
         except ValueError:
-            overrides = value  # a profile's name
-        if not isinstance(overrides, Mapping | str):
+            overrides = {"profile": value}
+        if isinstance(overrides, str):
+            overrides = {"profile": overrides}
+        if not isinstance(overrides, Mapping):
             raise ValidationFailed("connection extra 'wire' is a mapping of overrides, or the same as JSON")
-        return Wire.from_setting(overrides)
+        return dict(overrides)
+
+    def secrets(self) -> frozenset[str]:
+        """Give every form in which a secret of the connection can show up in a text.
+
+        As it is, quoted as in a URL, in base64, as a name and password pair; and passwords of proxies.
+        """
+        proxies = [urlsplit(str(self._extra[name])) for name in ("proxy", "storage_proxy") if name in self._extra]
+        own = [self._secret, self._extra.get("client_key_password"), *(each.password for each in proxies)]
+        logins = {self._login or "", *(each.username or "" for each in proxies)}
+        return frozenset(form for secret in own if secret for form in _forms(str(secret), logins))
 
     def access(self) -> Access:
         """Make the address, the credentials and what else it takes to reach the service."""
@@ -259,6 +276,16 @@ def _base_url(conn: Fields, base_path: str) -> str:
     port = f":{fields['port']}" if fields["port"] else ""
     path = f"/{fields['base_path']}" if fields["base_path"] else ""
     return f"{fields['schema'] or 'https'}://{at}{port}{path}"
+
+
+def _forms(secret: str, logins: Iterable[str]) -> Iterator[str]:
+    """Write a secret in every form that it travels in."""
+    yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1])
+    pairs = [f"{login}:{secret}" for login in logins]
+    pairs += [f"{quote_plus(login)}:{quote_plus(secret)}" for login in logins]
+    for text in (secret, *pairs):
+        encoded = b64encode(text.encode())
+        yield from (encoded.decode(), encoded.decode().rstrip("="), urlsafe_b64encode(text.encode()).decode())
 
 
 def _number(extra: Mapping[str, Any], name: str) -> float:

@@ -55,8 +55,20 @@ ORDER = (
     "durability",
     "settings",
     "trial",
+    "doctor",
+    "doctor.options",
+    "doctor.reports",
+    "doctor.patient",
+    "doctor.reaching",
+    "doctor.reading",
+    "doctor.waiting",
+    "doctor.writing",
+    "doctor.proposals",
     "tasks",
+    "operations",
     "hooks",
+    "doctor.command",
+    "cli",
     "polling",
     "triggers",
     "operators.failures",
@@ -65,10 +77,10 @@ ORDER = (
     "operators.requests",
     "operators.deferring",
     "operators.queries",
+    "operators.tables",
     "operators",
     "sensors",
 )
-    "operators.tables",
 #: Rooms beside the line: they import nothing of it.
 ASIDE = ("", "client", "client.http", "compat", "provider_info")
 #: What the embedded service may know of the client: it must be able to disagree with it.

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from airflow_tds.hooks import TdsHook
+from airflow_tds.local import Service
 from airflow_tds.provider_info import get_provider_info
 from airflow_tds.settings import EXTRA
 
 ROOT = Path(__file__).parents[2]
+AIRFLOW = tuple(map(int, version("apache-airflow").split(".")[:2]))
 
 
 def airflow(*arguments: str) -> str:
@@ -23,11 +28,21 @@ def airflow(*arguments: str) -> str:
 
 def test_airflow_finds_the_provider() -> None:
     assert "airflow_tds.hooks.TdsHook" not in airflow("providers", "get", "airflow-tds")
-    assert "Table Data Service" in airflow("providers", "get", "airflow-tds", "--full")
+    assert "Table Data Service" in airflow("providers", "get", "airflow-tds", "--full", "-o", "json")
 
 
 def test_airflow_finds_the_hook() -> None:
     assert "TdsHook" in airflow("providers", "hooks", "-o", "json")
+
+
+needs_commands = pytest.mark.skipif(AIRFLOW < (3, 2), reason="Airflow takes commands of providers from 3.2 on")
+
+
+@needs_commands
+def test_the_doctor_is_a_command_of_airflows(running: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TDS_DEFAULT", running.connection_json)
+
+    assert f"{running.url} lets us in" in airflow("tds", "doctor")
 
 
 def test_every_module_that_is_named_exists() -> None:

@@ -40,6 +40,7 @@ ORDER = (
     "client.http.connections",
     "client.http.lanes",
     "client.runtime",
+    "client.http.carriers",
     "client.calls",
     "client.writes",
     "client.queries",

@@ -145,7 +145,7 @@ def plot(found: dict[str, list[dict[str, Any]]]) -> str:
 
 def machine() -> str:
     """Say where it was measured, and with what."""
-    names = ("apache-airflow", "httpx", "httpcore", "httpx-aiohttp", "aiohttp")
+    names = ("apache-airflow", "httpx", "httpcore", "aiohttp")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")

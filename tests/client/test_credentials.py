@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from sending import send_async, send_blocking
+from sending import send_aiohttp, send_async, send_blocking, send_httpx
 
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access
@@ -38,18 +38,7 @@ def oauth(url: str, **more: Any) -> ClientCredentials:
     return ClientCredentials(f"{url}/token", "me:and/you", f"{CANARY} %", **more)
 
 
-def send_lane(access: Access, *requests: Request) -> list[Reply]:
-    async def work() -> list[Reply]:
-        lane = Lane(access, access.ssl_context())
-        try:
-            return [await lane.read(request) for request in requests]
-        finally:
-            await lane.close()
-
-    return asyncio.run(work())
-
-
-@pytest.fixture(params=[send_blocking, send_async, send_lane], ids=["blocking", "async", "lane"])
+@pytest.fixture(params=[send_blocking, send_async, send_httpx, send_aiohttp])
 def send(request: pytest.FixtureRequest) -> Send:
     found: Send = request.param
     return found

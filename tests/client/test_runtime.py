@@ -2,22 +2,16 @@
 
 import asyncio
 import contextlib
-import datetime as dt
 import io
-import ipaddress
 import random
 import socket
-import ssl
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from sending import send_async, send_blocking
 
 from airflow_tds.client import errors
@@ -26,7 +20,6 @@ from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.credentials import Bearer
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.http import connections, incoming, written
-from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, finish
@@ -583,39 +576,6 @@ def test_presigned_urls_of_the_stores_in_use_pass_as_they_are(url: str) -> None:
 # ---- certificates
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1 with its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    path.write_bytes(
-        signed.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return path
-
-
-@pytest.fixture
-def secured(server: Any, certificate: Path) -> Any:
-    server.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.context.load_cert_chain(certificate)
-    return server
-
-
 def test_a_certificate_that_is_not_trusted_sent_nothing(secured: Any, send: Send) -> None:
     with pytest.raises(errors.TransportFailed, match="certificate verify failed") as raised:
         send(Access(secured.url, BEARER), get())
@@ -638,99 +598,6 @@ def test_a_certificate_for_another_name_is_refused(secured: Any, send: Send, cer
 def test_a_bundle_that_cannot_be_read_is_named(send: Send, tmp_path: Path) -> None:
     with pytest.raises(errors.ValidationFailed, match="ca_bundle"):
         send(Access("https://127.0.0.1:1", tls=Tls(str(tmp_path / "none.pem"))), get())
-
-
-# ---- lanes
-
-
-@contextlib.asynccontextmanager
-async def lane_to(access: Access) -> AsyncIterator[Lane]:
-    lane = Lane(access, access.ssl_context())
-    try:
-        yield lane
-    finally:
-        await lane.close()
-
-
-def read(access: Access, request: Request) -> Reply:
-    async def work() -> Reply:
-        async with lane_to(access) as lane:
-            return await lane.read(request)
-
-    return asyncio.run(work())
-
-
-def test_a_lane_reads_with_credentials(server: Any, answer: Any) -> None:
-    server.answers = [answer(200, b'{"a": 1}')]
-
-    assert read(Access(server.url, BEARER), get()).content == b'{"a": 1}'
-    assert server.seen[0].headers["authorization"] == f"Bearer {TOKEN}"
-
-
-def test_a_lane_changes_nothing(server: Any) -> None:
-    for request in (Request("truncate", "t", "POST", "/x"), download(server, io.BytesIO())):
-        with pytest.raises(errors.ValidationFailed, match="only reads"):
-            read(Access(server.url, BEARER), request)
-
-
-@pytest.mark.parametrize(
-    ("raw", "outcome"), [(b"", "unknown"), (b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\nab", "unknown")]
-)
-def test_a_lane_that_breaks_says_so(server: Any, raw: bytes, outcome: str) -> None:
-    server.answers = [raw]
-
-    with pytest.raises(errors.TransportFailed) as raised:
-        read(Access(server.url), get())
-    assert (raised.value.outcome, raised.value.__context__) == (outcome, None)
-
-
-def test_a_lane_to_nowhere_sent_nothing() -> None:
-    with pytest.raises(errors.TransportFailed) as raised:
-        read(Access(f"http://127.0.0.1:{free_port()}"), get())
-    assert raised.value.outcome == "not_sent"
-
-
-def test_a_lane_reads_no_more_of_an_error_page_than_its_beginning(server: Any, answer: Any) -> None:
-    server.answers = [answer(500, bytes(8 << 20))]
-
-    assert len(read(Access(server.url), get()).content) < 1 << 20
-
-
-def test_a_lane_refuses_an_answer_without_end(server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "LARGEST_ANSWER", 1000)
-    server.answers = [answer(200, b"x" * 1001)]
-
-    with pytest.raises(errors.UnexpectedReply, match="more than 1000 bytes"):
-        read(Access(server.url), get())
-
-
-def test_a_lane_decodes_nothing(server: Any, answer: Any) -> None:
-    server.answers = [answer(502, b"\x1f\x8bnot gzip", "Content-Encoding: gzip")]
-
-    assert read(Access(server.url), get()).status == 502
-
-
-@pytest.mark.parametrize("reader", [read, lambda access, request: send_blocking(access, request)[0]])
-@pytest.mark.parametrize("name", ["http_proxy", "all_proxy"])
-@pytest.mark.parametrize("scheme", ["http://", ""])
-def test_a_lane_takes_the_proxy_that_a_client_takes(
-    server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch, *, reader: Any, name: str, scheme: str
-) -> None:
-    monkeypatch.setenv(name, f"{scheme}127.0.0.1:{server.port}")
-    server.answers = [answer()]
-
-    assert reader(Access("http://service.invalid/api"), get()).status == 200
-    assert server.seen[0].line == "GET http://service.invalid/api/tables/t/data/info HTTP/1.1"
-
-
-def test_a_lane_leaves_the_proxy_out_where_it_is_told_to(
-    server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server.answers = [answer()]
-
-    assert read(Access(server.url), get()).status == 200
 
 
 # ---- memory

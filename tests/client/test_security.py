@@ -32,7 +32,6 @@ from airflow_tds.client.downloads import Download
 from airflow_tds.client.http.connections import Reached
 from airflow_tds.client.http.failures import failure
 from airflow_tds.client.http.incoming import DIRECT_FROM
-from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.payloads import body_of
@@ -600,25 +599,6 @@ def test_a_store_may_have_a_proxy_of_its_own(server: Any, answer: Any, send: Sen
     send(access, put("http://store.example/x"))
 
     assert [seen.line.split()[1] for seen in server.seen] == ["/tables/t/data/info", "http://store.example/x"]
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_a_lane_takes_the_proxy_that_is_set(
-    server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch, *, named: bool
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    server.answers = [answer()]
-    access = Access(PUBLIC, proxy=through(server)) if named else Access(server.url, proxy="none")
-
-    async def work() -> Reply:
-        lane = Lane(access, access.ssl_context())
-        try:
-            return await lane.read(INFO)
-        finally:
-            await lane.close()
-
-    assert asyncio.run(work()).status == 200
-    assert server.seen[0].line.split()[1] == ("http://8.8.8.8" if named else "") + "/tables/t/data/info"
 
 
 def test_a_proxy_is_not_shown() -> None:

@@ -22,7 +22,7 @@ import httpx
 from airflow_tds.client import errors
 from airflow_tds.client.access import NO_PROXY, Access, peer
 from airflow_tds.client.http.failures import BROKEN, Guard, failure, go_on
-from airflow_tds.client.http.incoming import Incoming, arriving, set_aside, set_aside_later, taken
+from airflow_tds.client.http.incoming import Incoming, arriving, head_of, set_aside, set_aside_later, taken
 from airflow_tds.client.http.outgoing import outgoing
 from airflow_tds.client.http.redaction import redacted
 from airflow_tds.client.http.written import arguments, check_peer
@@ -111,7 +111,7 @@ class Connections:
         try:
             asked = arguments(self._access, request, own, request_id) | {"extensions": {"trace": reached}}
             with redacted(), body as content, self._client(request).stream(content=content, **asked) as response:
-                incoming = Incoming(request, response, request_id)
+                incoming = Incoming(request, head_of(response), request_id)
                 self._pour(incoming, arriving(response, incoming, guard), request, guard)
                 return incoming.reply()
         except BROKEN as error:
@@ -190,7 +190,7 @@ class AsyncConnections:
             asked = arguments(self._access, request, own, request_id)
             with redacted():
                 async with self._turns, self._client.stream(**asked) as response:
-                    return await taken(request, response, guard, request_id)
+                    return await taken(request, head_of(response), response.aiter_raw(), guard, request_id)
         except BROKEN as error:
             failed = failure(request, error)
         raise failed

@@ -15,10 +15,10 @@ import httpx
 from airflow_tds.client import errors
 from airflow_tds.client.messages import Request, SecretUrl
 
-__all__ = ["BROKEN", "Guard", "failure", "go_on"]
+__all__ = ["BROKEN", "UNSENT", "Guard", "failure", "go_on"]
 
 #: What never left: no connection was made, or the request could not be written down.
-_NOT_SENT = (
+UNSENT: tuple[type[Exception], ...] = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
     httpx.PoolTimeout,
@@ -26,16 +26,32 @@ _NOT_SENT = (
     httpx.UnsupportedProtocol,
 )
 BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+#: OpenSSL's words for a connection that ended, and for bytes that had not come when patience ran out.
+_NO_DISTRUST = (
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    ssl.SSLSyscallError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)
 
 
-def failure(request: Request, error: Exception) -> errors.TransportFailed:
-    """Say what httpx's exception means for the request: whether it can have reached the service.
+def failure(
+    request: Request, error: Exception, never_left: tuple[type[Exception], ...] = UNSENT
+) -> errors.TransportFailed:
+    """Say what an exception means for the request: whether it can have reached the service.
 
     Raise what this returns outside of the `except`: httpx's exception holds the URL and the headers.
+
+    Args:
+        request: What was sent, or not.
+        error: What was raised.
+        never_left: What says that it was not sent.
     """
-    unsent = isinstance(error, _NOT_SENT)
+    unsent = isinstance(error, never_left)
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
-    quotes = isinstance(request.target, SecretUrl) or isinstance(error, httpx.LocalProtocolError)
+    harmless = isinstance(error, (*BROKEN, OSError)) and not isinstance(error, httpx.LocalProtocolError)
+    quotes = isinstance(request.target, SecretUrl) or not harmless
     detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
     distrust = _distrust(error, in_handshake=unsent)
     if distrust is not None:
@@ -44,13 +60,13 @@ def failure(request: Request, error: Exception) -> errors.TransportFailed:
 
 
 def _distrust(error: BaseException | None, *, in_handshake: bool) -> str | None:
-    """Say what one side does not like of the other; None when it is another matter.
+    """Say what one side does not like of the other; None when it is another matter, such as silence.
 
     With TLS 1.3 a server may refuse our certificate after the handshake: it shows on the first read.
     """
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
-    if error is None or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+    if error is None or isinstance(error, _NO_DISTRUST):
         return None
     reason = str(getattr(error, "reason", None) or "")
     if not in_handshake and not re.search("CERTIFICATE|UNKNOWN_CA", reason):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.http.failures import Guard
 from airflow_tds.client.messages import Reply, Request
 
-__all__ = ["Incoming", "arriving", "set_aside", "set_aside_later", "taken"]
+__all__ = ["Head", "Incoming", "arriving", "head_of", "set_aside", "set_aside_later", "taken"]
 
 #: A control answer (job, info, error) beyond this is refused; results go to a sink and have no cap.
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -32,20 +33,43 @@ DIRECT_SECONDS = 0.25
 LOCATION = "airflow_tds.location"
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What comes before a reply's body.
+
+    Attributes:
+        status: HTTP status.
+        headers: Header fields, names in lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+
+    @property
+    def succeeds(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300  # noqa: PLR2004  # the class of statuses that RFC 9110 calls successful
+
+
+def head_of(response: httpx.Response) -> Head:
+    """Give the head of what httpx received."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Head(response.status_code, headers | response.extensions.get(LOCATION, {}))
+
+
 class Incoming:
     """A reply as it arrives: into the sink if it is a result, else into memory, up to a cap."""
 
-    def __init__(self, request: Request, response: httpx.Response, request_id: str) -> None:
+    def __init__(self, request: Request, head: Head, request_id: str) -> None:
         self._request = request
-        self._response = response
+        self._head = head
         self._id = request_id
         self._kept = bytearray()
         self._received = 0
-        self._headers = {name.lower(): value for name, value in response.headers.items()}
-        self._headers |= response.extensions.get(LOCATION, {})
+        self._headers = head.headers
         self._encoded = self._headers.get("content-encoding", "identity").lower() != "identity"
-        self.pours = request.sink is not None and response.is_success
-        if response.is_success:
+        self.pours = request.sink is not None and head.succeeds
+        if head.succeeds:
             self._check_framing()
         if self.pours:
             self._begin()
@@ -60,7 +84,7 @@ class Incoming:
 
     def _begin(self) -> None:
         """Take the head of a result: all of it, or the rest that was asked for."""
-        sink, status = self._sink, self._response.status_code
+        sink, status = self._sink, self._head.status
         if status == httpx.codes.OK:
             sink.begin_whole(self._headers)
         elif status != httpx.codes.PARTIAL_CONTENT or not sink.resumable:
@@ -87,9 +111,9 @@ class Incoming:
             self._sink.write(piece)
             return True
         self._kept += piece
-        if self._response.is_success and len(self._kept) > LARGEST_ANSWER:
+        if self._head.succeeds and len(self._kept) > LARGEST_ANSWER:
             raise self._unexpected(f"the answer has more than {LARGEST_ANSWER} bytes")
-        return self._response.is_success or len(self._kept) <= LARGEST_REFUSAL
+        return self._head.succeeds or len(self._kept) <= LARGEST_REFUSAL
 
     def left(self) -> int | None:
         """Bytes that are still to come; None when the answer does not tell."""
@@ -109,7 +133,7 @@ class Incoming:
         if self.pours and self._sink.total not in (None, self._sink.received):
             raise errors.TransportFailed(f"{self._name}: {self._sink.received} of {self._sink.total} bytes came")
         content = b"" if self._encoded else bytes(self._kept)  # an error page that we cannot read says nothing
-        return Reply(self._response.status_code, self._headers, content, self._received, self._id)
+        return Reply(self._head.status, self._headers, content, self._received, self._id)
 
 
 def arriving(response: httpx.Response, incoming: Incoming, guard: Guard) -> Iterator[Any]:
@@ -171,10 +195,10 @@ def _received(wire: socket.socket, free: memoryview, left: int) -> int:
     return size
 
 
-async def taken(request: Request, response: httpx.Response, guard: Guard, request_id: str) -> Reply:
+async def taken(request: Request, head: Head, pieces: AsyncIterable[bytes], guard: Guard, request_id: str) -> Reply:
     """Take a reply over asyncio."""
-    incoming = Incoming(request, response, request_id)
-    async for piece in response.aiter_raw():
+    incoming = Incoming(request, head, request_id)
+    async for piece in pieces:
         guard.check()
         if not incoming.take(piece):
             break

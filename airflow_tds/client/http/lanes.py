@@ -1,6 +1,6 @@
 """`Lane`: one connection that can only read, for the shared poller.
 
-Over httpx's own transport or aiohttp's; which one is there is looked up without importing it.
+Over httpx's own transport or over aiohttp; which one is there is looked up without importing it.
 """
 
 from __future__ import annotations
@@ -10,24 +10,18 @@ import uuid
 from collections.abc import Mapping
 from contextlib import aclosing
 from importlib.util import find_spec
-from typing import Literal
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import httpx
+from typing import Any, Literal
 
 from airflow_tds.client import errors
-from airflow_tds.client.access import NO_PROXY, Access
+from airflow_tds.client.access import Access
 from airflow_tds.client.http.admission import let_in
-from airflow_tds.client.http.failures import BROKEN, Guard, failure, go_on
-from airflow_tds.client.http.incoming import taken
-from airflow_tds.client.http.redaction import redacted
-from airflow_tds.client.http.written import arguments
+from airflow_tds.client.http.carriers import Carrier, OverAiohttp, OverHttpx
+from airflow_tds.client.http.failures import Guard, failure, go_on
 from airflow_tds.client.messages import Reply, Request
 
 __all__ = ["Kept", "Lane", "Over", "open_lanes", "polled_over"]
 
-#: What carries a lane's reads: httpx's own transport, or aiohttp's under httpx's interface.
+#: What carries a lane's reads.
 Over = Literal["httpx", "aiohttp"]
 
 
@@ -35,12 +29,12 @@ def polled_over(wish: str) -> Over:
     """Say what lanes go over; looks for a package, and imports nothing.
 
     Args:
-        wish: `httpx`, `aiohttp`, or `auto` for aiohttp where the extra `[aiohttp]` is installed.
+        wish: `httpx`, `aiohttp`, or `auto` for aiohttp where it is installed.
 
     Raises:
         ValidationFailed: aiohttp is wished for and not installed.
     """
-    present = find_spec("httpx_aiohttp") is not None
+    present = find_spec("aiohttp") is not None
     if wish == "aiohttp" and not present:
         raise errors.ValidationFailed("poll_transport is aiohttp: pip install 'airflow-tds[aiohttp]'")
     return "aiohttp" if present and wish != "httpx" else "httpx"
@@ -66,16 +60,12 @@ class Kept:
     def __init__(self) -> None:
         self._access: Access | None = None
         self._own: Mapping[str, str] = {}
-        self._written: httpx.Request | None = None
+        self._written: Any = None
 
-    def written(self, access: Access, request: Request, own: Mapping[str, str], request_id: str) -> httpx.Request:
-        """Give the request as httpx takes it; it is a GET whatever is asked, so that a lane can change nothing."""
+    def written(self, access: Access, carrier: Carrier, request: Request, own: Mapping[str, str]) -> Any:
+        """Give the request as the carrier takes it."""
         if self._written is None or access is not self._access or own != self._own:
-            parts = arguments(access, request, own, request_id) | {"method": "GET"}
-            timeout = {"timeout": parts.pop("timeout").as_dict()}
-            self._access, self._own, self._written = access, own, httpx.Request(**parts, extensions=timeout)
-        else:
-            self._written.headers["X-Request-Id"] = request_id
+            self._access, self._own, self._written = access, own, carrier.written(request, own)
         return self._written
 
 
@@ -88,14 +78,13 @@ class Lane:
     Args:
         access: The service; one for all lanes of an event loop, so that they renew credentials once.
         context: What checks the other side, built once for all lanes.
-        over: What carries the reads. aiohttp's says "never sent" of what arrived, and sends a GET twice by
-            itself: that is good enough for a read, and for nothing else.
+        over: What carries the reads.
     """
 
     def __init__(self, access: Access, context: ssl.SSLContext, over: Over = "httpx") -> None:
         self._access = access
         self._context = context
-        self._transport, self._broken = (_by_aiohttp if over == "aiohttp" else _by_httpx)(access, context)
+        self._carrier: Carrier = (OverAiohttp if over == "aiohttp" else OverHttpx)(access, context)
 
     async def read(self, request: Request, kept: Kept | None = None) -> Reply:
         """Send a GET and give its reply.
@@ -113,69 +102,26 @@ class Lane:
         kept = kept or Kept()
 
         async def exchange(wanted: Request, own: Mapping[str, str]) -> Reply:
-            return await (self._get(wanted, own, kept) if wanted is request else self._renew(wanted))
+            if wanted is not request:
+                return await self._renew(wanted)
+            written = kept.written(self._access, self._carrier, request, own)
+            return await self._exchange(request, written, self._carrier)
 
         return await let_in(self._access, request, exchange, self._access.renewing)
 
-    async def _get(self, request: Request, own: Mapping[str, str], kept: Kept) -> Reply:
-        request_id = uuid.uuid4().hex
-        return await self._exchange(request, kept.written(self._access, request, own, request_id), self._transport)
-
     async def _renew(self, request: Request) -> Reply:
         """Ask for a token, on a connection of its own: this is a POST, and comes once an hour."""
-        parts = arguments(self._access, request, {}, uuid.uuid4().hex)
-        timeout = {"timeout": parts.pop("timeout").as_dict()}
-        content = b"".join(request.body.open()) if request.body else None
-        async with _by_httpx(self._access, self._context)[0] as transport:
-            return await self._exchange(request, httpx.Request(**parts, content=content, extensions=timeout), transport)
+        async with aclosing(OverHttpx(self._access, self._context)) as carrier:
+            return await self._exchange(request, carrier.written(request, {}, method=request.method), carrier)
 
-    async def _exchange(self, request: Request, written: httpx.Request, over: httpx.AsyncBaseTransport) -> Reply:
+    async def _exchange(self, request: Request, written: Any, carrier: Carrier) -> Reply:
         guard = Guard(request, go_on, self._access.timeouts.read)
         try:
-            with redacted():
-                response = await over.handle_async_request(written)
-                async with aclosing(response):
-                    return await taken(request, response, guard, written.headers.get("X-Request-Id", ""))
-        except self._broken as error:
-            failed = failure(request, error)
+            return await carrier.get(request, written, guard, uuid.uuid4().hex)
+        except carrier.broken as error:
+            failed = failure(request, error, carrier.unsent)
         raise failed
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._transport.aclose()
-
-
-#: A transport, and all that it raises when no complete answer came.
-_Reader = tuple[httpx.AsyncBaseTransport, tuple[type[Exception], ...]]
-#: Seconds that an idle connection is kept: longer than the usual poll interval, or each poll would make one.
-KEPT_ALIVE = 60.0
-
-
-def _by_httpx(access: Access, context: ssl.SSLContext) -> _Reader:
-    one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_ALIVE)
-    return httpx.AsyncHTTPTransport(verify=context, limits=one, proxy=_proxy(access)), BROKEN
-
-
-def _by_aiohttp(access: Access, context: ssl.SSLContext) -> _Reader:
-    import aiohttp
-    from httpx_aiohttp import AiohttpTransport
-
-    def session() -> aiohttp.ClientSession:  # made by the first read: it belongs to that loop
-        connector = aiohttp.TCPConnector(limit=1, keepalive_timeout=KEPT_ALIVE, ssl=context)
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-
-    proxy = _proxy(access)
-    transport = AiohttpTransport(verify=context, client=session, proxy=httpx.Proxy(proxy) if proxy else None)
-    return transport, (*BROKEN, aiohttp.ClientError)
-
-
-def _proxy(access: Access) -> str | None:
-    """Find the proxy to the service; a client looks into the environment for itself, a transport does not."""
-    if access.proxy is not None:
-        return None if access.proxy == NO_PROXY else access.proxy
-    parts = urlsplit(access.base_url)
-    if proxy_bypass(parts.netloc):
-        return None
-    proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return found if not found or "://" in found else f"http://{found}"
+        await self._carrier.aclose()

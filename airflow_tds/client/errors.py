@@ -143,8 +143,7 @@ class Refused(TableServiceError):
         self.status = status
         self.body = body
         self.request_id = request_id
-        if status is None:
-            self.outcome = "not_sent"
+        self.outcome = "not_sent" if status is None else "refused"
 
 
 class ValidationFailed(Refused, ValueError):

@@ -20,6 +20,14 @@ def test_an_error_survives_pickling_with_all_that_it_knows(kind: type[errors.Tab
     assert (type(copy), str(copy), copy.__dict__) == (kind, "what happened", error.__dict__)
 
 
+@pytest.mark.parametrize("status", [None, 401, 429, 500, 503])
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if issubclass(kind, errors.Refused)])
+def test_what_is_known_of_a_request_survives_pickling(kind: type[errors.Refused], status: int | None) -> None:
+    error = kind("what happened", status=status)
+
+    assert pickle.loads(pickle.dumps(error)).outcome == error.outcome  # noqa: S301  # our own bytes
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_error_is_rebuilt_from_its_name_and_text(kind: type[errors.TableServiceError]) -> None:
     rebuilt = errors.rebuild(kind.__name__, "what happened")

@@ -28,7 +28,7 @@ from functools import partial
 from airflow_tds.client import errors
 from airflow_tds.client.http.lanes import Kept, Lane, open_lanes, polled_over
 from airflow_tds.client.messages import Reply, Request
-from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
+from airflow_tds.client.waiting import GRACE, Outcome, Reading, Verdict, Watch
 from airflow_tds.hooks import async_settings
 from airflow_tds.settings import Settings
 
@@ -52,8 +52,6 @@ HOLD = 0.5
 LONGEST_HOLD = 10.0
 #: Seconds between two lines of log about the same state.
 LOG_EVERY = 300.0
-#: Seconds a job may be unknown after its wait began: a record may appear late on another node.
-GRACE = 60.0
 #: Futures resolved per turn of the loop: five thousand at once would block it for 95 ms.
 SLICE = 64
 #: Looks are spread by this part of their pause, so that they do not gather.
@@ -329,7 +327,7 @@ class Poller:
             reading = await self._read(number, entry)
         except errors.TlsFailed as untrusted:
             return untrusted  # waiting mends no certificate
-        except (errors.TransportFailed, errors.ServerError) as failed:
+        except (errors.TransportFailed, errors.ServerError, errors.UnreadableReply) as failed:
             return await self._ride_out(entry, failed)
         except errors.TableServiceError as final:
             self._answered(entry)

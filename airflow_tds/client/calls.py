@@ -10,19 +10,22 @@ from __future__ import annotations
 import logging
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from airflow_tds.client import errors
 from airflow_tds.client.access import Timeouts
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.models import DataJobResponse, DatasetInfoResponse
 from airflow_tds.client.runtime import Runtime
-from airflow_tds.client.waiting import Outcome, Reading, Verdict, Watch
+from airflow_tds.client.waiting import GRACE, Outcome, Reading, Verdict, Watch
 from airflow_tds.client.wire import Wire
 
 __all__ = ["Calls"]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: botocore's standard mode: three tries for a call, five for a transfer, full jitter, at most 20 s apart.
 CALL_TRIES = 3
@@ -34,6 +37,8 @@ WATCH_TRIES = 60
 LONGEST_RETRY_AFTER = 300.0
 #: Seconds that one read of a wait gets at least, so that the last one, at the deadline, can be answered.
 SHORTEST_LOOK = 1.0
+#: What may pass by itself.
+PASSING = (errors.TransportFailed, errors.ServerError, errors.UnreadableReply)
 #: Client defaults, seconds (§8 leaves them open): a notebook user waits minutes, not days.
 TIMEOUT = 600.0
 POLL_INTERVAL = 5.0
@@ -48,7 +53,7 @@ def backoff(tries: int, retry_after: float | None) -> float:
 
 def may_repeat(request: Request, error: errors.TableServiceError) -> bool:
     """Say whether a request may be sent again after an error, without doing anything twice."""
-    if not isinstance(error, errors.TransportFailed | errors.ServerError) or isinstance(error, errors.TlsFailed):
+    if not isinstance(error, PASSING) or isinstance(error, errors.TlsFailed):
         return False
     if request.sink is not None or (request.body is not None and not request.body.replayable):
         return False
@@ -81,15 +86,21 @@ class Calls:
         return self._timeouts.transfer
 
     async def _call(self, request: Request, tries: int = CALL_TRIES, deadline: float | None = None) -> Reply:
-        """Send, again where that is harmless, and raise what the reply means.
+        """Send, again where that is harmless, and raise what the reply means; see `_read`."""
+        return await self._read(request, lambda reply: reply, tries, deadline)
+
+    async def _read(
+        self, request: Request, read: Callable[[Reply], T], tries: int = CALL_TRIES, deadline: float | None = None
+    ) -> T:
+        """Send and read the reply, again where that is harmless; raise what the reply means.
 
         A pause that would pass the deadline ends with it, and nothing more is sent.
         """
         request = self.wire.keyed(request, uuid.uuid4().hex)
         for attempt in range(1, tries + 1):
             try:
-                return await self._once(request)
-            except (errors.TransportFailed, errors.ServerError) as failed:
+                return read(await self._once(request))
+            except PASSING as failed:
                 wait = backoff(attempt, asked(failed))
                 left = LONGEST_RETRY_AFTER if deadline is None else deadline - self._runtime.now()
                 if attempt == tries or not may_repeat(request, failed) or (deadline is None and wait > left):
@@ -131,7 +142,7 @@ class Calls:
         Raises:
             TableNotFound: There is no such table.
         """
-        return self.wire.read_info(await self._call(self.wire.info_request(table_id)))
+        return await self._read(self.wire.info_request(table_id), self.wire.read_info)
 
     async def get_job(self, job_id: str) -> DataJobResponse:
         """Get a job's record.
@@ -145,7 +156,7 @@ class Calls:
         Raises:
             JobNotFound: There is no such job.
         """
-        return self.wire.read_job(await self._call(self.wire.job_request(job_id)))
+        return await self._read(self.wire.job_request(job_id), self.wire.read_job)
 
     async def look(self, watch: Watch) -> Reading:
         """Look once at what a watch names.
@@ -156,7 +167,8 @@ class Calls:
         Returns:
             What was read, judged.
         """
-        return watch.read(self.wire, await self._look(watch))
+        reading, _ = await self._look(watch)
+        return reading
 
     async def watch(self, watch: Watch) -> Outcome:
         """Wait for what a watch names; how it ended is a value, not an error.
@@ -174,24 +186,32 @@ class Calls:
         return outcome
 
     async def _until(self, watch: Watch) -> tuple[Outcome, Reply]:
-        """Look until a wait is over; give how it ended, and the last answer."""
+        """Look until a wait is over; give how it ended, and the last answer.
+
+        What is not found may not be known everywhere yet, so that is looked for a while.
+        """
         reading, reply = Reading(Verdict.RUNNING, "not read"), Reply(0)
         while True:
             try:
-                reply = await self._look(watch)
-                reading = watch.read(self.wire, reply)
-            except (errors.TransportFailed, errors.ServerError):
+                reading, reply = await self._look(watch)
+            except PASSING:
                 if not watch.over(self._runtime.now()):
                     raise
+            except errors.NotFound as missing:
+                if watch.over(self._runtime.now()) or self._runtime.now() - watch.started >= GRACE:
+                    raise
+                log.info("%s; looked for again", missing)
             now = self._runtime.now()
             outcome = watch.outcome(reading, now)
             if outcome is not None:
                 return outcome, reply
             await self._runtime.pause(watch.pause(now))
 
-    async def _look(self, watch: Watch) -> Reply:
-        limit = max(SHORTEST_LOOK, watch.deadline - self._runtime.now())
-        return await self._call(replace(watch.request(self.wire), limit=limit), WATCH_TRIES, watch.deadline)
+    async def _look(self, watch: Watch) -> tuple[Reading, Reply]:
+        request = replace(watch.request(self.wire), limit=max(SHORTEST_LOOK, watch.deadline - self._runtime.now()))
+        return await self._read(
+            request, lambda reply: (watch.read(self.wire, reply), reply), WATCH_TRIES, watch.deadline
+        )
 
     async def _awaited(self, watch: Watch) -> Reply:
         """Give the answer that says that all went well, or raise how it went."""
@@ -215,7 +235,7 @@ class Calls:
         Raises:
             JobFailed: The job failed.
             WaitTimedOut: The job goes on after the timeout.
-            JobNotFound: There is no such job.
+            JobNotFound: There is no such job, a minute after the wait began.
         """
         return await self._completed(self._watch(timeout, poll_interval), job_id)
 

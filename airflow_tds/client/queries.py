@@ -32,6 +32,8 @@ from airflow_tds.client.waiting import Watch
 __all__ = ["Pages", "Queries"]
 
 log = logging.getLogger(__name__)
+#: What a store says of a link that is no longer good (Azure and GCS: 400), or of a result that has moved or changed.
+STALE = (400, 401, 403, 404, 410, 416)
 
 
 @dataclass
@@ -120,7 +122,10 @@ class Queries(Calls):
         """
         if format == "json":
             request = self.wire.page_request(table_id, filters, limit, offset, etag or "")
-            return self.wire.read_page(await self._call(request))
+            page = await self._read(request, self.wire.read_page)
+            if page is None and not etag:
+                raise errors.UnexpectedReply("query: 304 although no etag was sent")
+            return page
         if limit is not None or offset:
             raise errors.ValidationFailed(f"limit and offset are for json, not for {format} (§4.2)")
         watch = self._watch(timeout, poll_interval)
@@ -142,7 +147,7 @@ class Queries(Calls):
             return None
         page = await self.query(pages.table_id, filters=pages.filters, limit=pages.page_size, offset=pages.offset)
         if page is None:
-            raise errors.UnexpectedReply("query: 304 although no etag was sent")
+            raise AssertionError("unreachable: without an etag there is a page")
         if pages.etag is not None and page.etag != pages.etag:
             raise errors.SnapshotChanged(
                 f"table {pages.table_id} changed after {pages.offset} rows were read; read it again from the start"
@@ -193,7 +198,7 @@ class Queries(Calls):
             query = CrossQueryRequest.model_validate(request)
         except ValidationError as invalid:
             raise errors.ValidationFailed(f"cross query: {describe(invalid)}") from None
-        return self.wire.read_job_id(await self._call(self.wire.start_query_request(query)))
+        return await self._read(self.wire.start_query_request(query), self.wire.read_job_id)
 
     async def cross_query(
         self,
@@ -294,7 +299,7 @@ class Queries(Calls):
                 failures = 1 if download.resumable and download.received > kept else failures + 1
                 wait = backoff(failures, asked(failed))
                 out_of_time = wait > min(LONGEST_RETRY_AFTER, ends - self._runtime.now())
-                if failures == TRANSFER_TRIES or out_of_time or isinstance(failed, errors.TlsFailed):
+                if failures == TRANSFER_TRIES or out_of_time or _is_final(failed):
                     raise
                 if not download.resumable or _out_of_range(failed):
                     download.restart()
@@ -313,6 +318,12 @@ class Queries(Calls):
             why = poll.job.error or f"it is COMPLETED, yet the poll path says {poll.job.status}"
             raise errors.JobFailed(f"job {watch.subject} failed: {why}", job_id=watch.subject)
         return poll.result
+
+
+def _is_final(error: errors.TableServiceError) -> bool:
+    """Say whether asking for another link changes nothing: it may have expired, and nothing else mends by itself."""
+    refused = isinstance(error, errors.StorageRefused) and error.status not in STALE
+    return refused or isinstance(error, errors.TlsFailed)
 
 
 def _out_of_range(error: errors.TableServiceError) -> bool:

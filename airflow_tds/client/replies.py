@@ -45,6 +45,8 @@ __all__ = [
 ERROR_TEXT = 2048
 #: Of a body that is no known error this much is shown in one line.
 SHOWN_TEXT = 200
+#: Of an answer's media type this much is shown.
+LONGEST_KIND = 64
 #: A presigned URL's parameter of this many characters or more is taken for a secret.
 SHORTEST_SECRET = 8
 _TIME = TypeAdapter(datetime)
@@ -56,8 +58,10 @@ def document_of(reply: Reply, operation: str) -> Any:
     try:
         return from_json(reply.content, cache_strings="keys", allow_inf_nan=False)
     except ValueError:
-        raise errors.UnexpectedReply(  # without the body: it may be a bare presigned URL
-            f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes that are no JSON"
+        kind = fit(reply.headers.get("content-type", ""))[:LONGEST_KIND]
+        raise errors.UnreadableReply(  # without the body: it may be a bare presigned URL
+            f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes{kind and f' of {kind}'} that are no JSON"
+            "; does the address lead to the service?"
         ) from None
 
 

@@ -7,7 +7,7 @@ Each is a job of the service. What protects a write across crashes is durability
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -24,6 +24,8 @@ __all__ = ["UnknownLength", "UpdateMode", "Writes"]
 
 log = logging.getLogger(__name__)
 
+#: What a store says to a PUT that must not replace anything, when there is something.
+PRECONDITION_FAILED = 412
 UnknownLength = Literal["chunked", "spool"]
 UpdateMode = Literal["append", "overwrite", "upsert"]
 
@@ -183,7 +185,14 @@ class Writes(Calls):
             return await send(keeper.measured())
 
     async def _put(self, initiation: Initiation, body: Body) -> Reply:
-        return await self._call(self.wire.put_request(initiation, body, limit=self.transfer_timeout), TRANSFER_TRIES)
+        request = self.wire.put_request(initiation, body, limit=self.transfer_timeout)
+        try:
+            return await self._call(request, TRANSFER_TRIES)
+        except errors.StorageRefused as refused:
+            if refused.status != PRECONDITION_FAILED or ("if-none-match", "*") not in _lower(request.headers):
+                raise
+            log.info("%s; the object is there already, as an earlier try left it", refused)
+            return Reply(PRECONDITION_FAILED)
 
     async def _submit(
         self,
@@ -528,3 +537,7 @@ class Writes(Calls):
             TableNotFound: There is no such table.
         """
         await self._call(self.wire.truncate_request(table_id))
+
+
+def _lower(headers: Mapping[str, str]) -> set[tuple[str, str]]:
+    return {(name.lower(), value) for name, value in headers.items()}

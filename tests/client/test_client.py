@@ -10,7 +10,7 @@ from scripted import Run, Step, answer
 
 from airflow_tds.client import errors
 from airflow_tds.client.access import Timeouts
-from airflow_tds.client.calls import backoff, may_repeat
+from airflow_tds.client.calls import POLL_INTERVAL, backoff, may_repeat
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse
@@ -24,6 +24,7 @@ UNSENT = errors.TransportFailed("refused", outcome="not_sent")
 URL = "https://store.example/1"
 INITIATED = answer({"job_id": "j1", "upload_url": URL})
 STORED = Reply(200)
+MAINTENANCE = Reply(200, {"content-type": "text/html"}, b"<html>We are back soon")
 QUEUED = answer({"status": "QUEUED"})
 DONE = answer({"status": "COMPLETED", "rows": 2})
 FAILED = answer({"status": "FAILED", "error": "row 7"})
@@ -147,7 +148,7 @@ def test_poll_download_to_writes_its_destination(scripted: Any, run: Run, tmp_pa
 # ---- repeating
 
 
-@pytest.mark.parametrize("failure", [DOWN, UNSENT, Reply(500), Reply(503), Reply(429), Reply(408)])
+@pytest.mark.parametrize("failure", [DOWN, UNSENT, Reply(500), Reply(503), Reply(429), Reply(408), MAINTENANCE])
 def test_a_read_is_repeated(scripted: Any, run: Run, failure: Step) -> None:
     runtime, client = scripted(failure, failure, QUEUED)
 
@@ -317,6 +318,25 @@ def test_a_store_that_refuses_even_a_length_is_an_error(scripted: Any, run: Run)
     assert len(runtime.requests) == 1
 
 
+@pytest.mark.parametrize("name", ["If-None-Match", "if-none-match"])
+def test_an_object_that_must_not_be_replaced_and_is_there_was_put_by_an_earlier_try(
+    scripted: Any, run: Run, name: str
+) -> None:
+    runtime, client = scripted(DOWN, Reply(412))
+
+    run(client.send_data(Initiation("j1", SecretUrl(URL), {name: "*"}), b"abc"))
+
+    assert len(runtime.requests) == 2
+
+
+@pytest.mark.parametrize("headers", [{}, {"If-None-Match": '"v1"'}, {"If-Match": "*"}])
+def test_another_condition_that_does_not_hold_is_a_refusal(scripted: Any, run: Run, headers: dict[str, str]) -> None:
+    _, client = scripted(Reply(412))
+
+    with pytest.raises(errors.StorageRefused):
+        run(client.send_data(Initiation("j1", SecretUrl(URL), headers), b"abc"))
+
+
 def test_a_body_made_elsewhere_is_sent_as_it_is(scripted: Any, run: Run) -> None:
     runtime, client = scripted(STORED, timeouts=Timeouts(transfer=7.0))
     body = Body(body_of(b"abc").open, 3, replayable=False)
@@ -355,15 +375,38 @@ def test_a_failed_job_is_raised_with_its_reason(scripted: Any, run: Run) -> None
         run(client.wait("j1"))
 
 
-def test_a_wait_for_a_job_that_does_not_exist_is_not_found(scripted: Any, run: Run) -> None:
-    _, client = scripted(Reply(404))
+def test_a_wait_for_a_job_that_does_not_exist_is_not_found_after_a_minute(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(*[Reply(404)] * 100)
 
     with pytest.raises(errors.JobNotFound):
         run(client.wait("j1"))
+    assert 1060.0 <= runtime.clock <= 1060.0 + POLL_INTERVAL
+
+
+def test_a_job_whose_record_appears_late_is_waited_for(scripted: Any, run: Run) -> None:
+    _, client = scripted(Reply(404), Reply(404), QUEUED, DONE)
+
+    assert run(client.wait("j1")).status == "COMPLETED"
+
+
+def test_a_job_that_was_known_and_is_not_any_more_is_not_found(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(*[QUEUED] * 30, *[Reply(404)] * 30)
+
+    with pytest.raises(errors.JobNotFound):
+        run(client.wait("j1"))
+    assert runtime.script[-1].status == 404  # type: ignore[union-attr]  # replies only
+
+
+def test_a_job_that_is_not_found_until_the_deadline_is_not_said_to_go_on(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(*[Reply(404)] * 100)
+
+    with pytest.raises(errors.JobNotFound):
+        run(client.wait("j1", timeout=10.0))
+    assert runtime.clock == 1010.0
 
 
 def test_a_wait_rides_out_an_outage(scripted: Any, run: Run) -> None:
-    _, client = scripted(*[DOWN] * 20, Reply(502), DONE)
+    _, client = scripted(*[DOWN] * 20, Reply(502), MAINTENANCE, DONE)
 
     assert run(client.wait("j1")).status == "COMPLETED"
 
@@ -376,7 +419,7 @@ def test_a_wait_gives_up_after_an_outage_of_sixty_reads(scripted: Any, run: Run)
     assert len(runtime.requests) == 60
 
 
-@pytest.mark.parametrize("failure", [DOWN, Reply(500), Reply(429, {"retry-after": "1000"})])
+@pytest.mark.parametrize("failure", [DOWN, Reply(500), Reply(429, {"retry-after": "1000"}), MAINTENANCE])
 def test_a_service_that_is_out_at_the_deadline_is_a_wait_that_timed_out_then(
     scripted: Any, run: Run, failure: Step
 ) -> None:
@@ -464,7 +507,7 @@ def test_a_redirect_without_a_target_is_a_failed_job(scripted: Any, run: Run, tm
 def test_a_query_that_has_no_result_leaves_the_destination_as_it_was(
     scripted: Any, run: Run, failure: Step, tmp_path: Path
 ) -> None:
-    _, client = scripted(failure)
+    _, client = scripted(*[failure] * 100)
     out = tmp_path / "out"
     out.write_bytes(b"yesterday's")
 
@@ -481,6 +524,17 @@ def test_a_link_that_no_longer_works_is_asked_for_again(scripted: Any, run: Run,
 
     assert (tmp_path / "out").read_bytes() == b"a,b\n"
     assert runtime.requests[-1].target.reveal() == "https://store.example/2"
+
+
+@pytest.mark.parametrize("failure", [Reply(301), Reply(307), Reply(405), Reply(411), Reply(412)])
+def test_what_another_link_does_not_mend_ends_the_download_at_once(
+    scripted: Any, run: Run, failure: Step, tmp_path: Path
+) -> None:
+    runtime, client = scripted(READY, failure)
+
+    with pytest.raises(errors.StorageRefused):
+        run(client.poll_download_to("q1", tmp_path / "out"))
+    assert len(runtime.requests) == 2
 
 
 def test_a_download_is_given_up_after_five_tries_and_leaves_what_came(scripted: Any, run: Run, tmp_path: Path) -> None:

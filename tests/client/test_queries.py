@@ -79,6 +79,14 @@ def test_an_etag_is_sent_quoted(scripted: Any, run: Run, etag: str, sent: str) -
 
 
 @pytest.mark.parametrize("etag", [None, ""])
+def test_nothing_can_be_unchanged_where_no_etag_was_sent(scripted: Any, run: Run, etag: str | None) -> None:
+    _, client = scripted(Reply(304))
+
+    with pytest.raises(errors.UnexpectedReply, match="304 although no etag was sent"):
+        run(client.query("t", etag=etag))
+
+
+@pytest.mark.parametrize("etag", [None, ""])
 def test_without_an_etag_nothing_is_conditional(scripted: Any, run: Run, etag: str | None) -> None:
     runtime, client = scripted(page(1))
 

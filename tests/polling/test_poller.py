@@ -13,7 +13,7 @@ import pytest
 from airflow_tds import polling
 from airflow_tds.client import errors
 from airflow_tds.client.http.lanes import Lane
-from airflow_tds.client.waiting import Reading, Verdict
+from airflow_tds.client.waiting import GRACE, Reading, Verdict
 from airflow_tds.local import Service
 
 CONN = "tds_default"
@@ -246,11 +246,23 @@ def test_a_job_that_is_not_known_yet_is_waited_for(bench: Any) -> None:
     bench.run(test())
 
 
+def test_a_page_of_something_in_between_is_no_answer(bench: Any) -> None:
+    async def answer(job_id: str, count: int) -> Any:
+        return (200, {"Content-Type": "text/html"}, b"<html>Back soon") if count <= 3 else bench.status("COMPLETED")
+
+    async def test() -> None:
+        async with bench.scripted(answer) as origin:
+            bench.connect(origin.port)
+            assert (await bench.wait(bench.watch())).kind == "completed"
+
+    bench.run(test())
+
+
 def test_a_job_that_is_not_known_after_the_grace_ends_the_wait(bench: Any) -> None:
     async def test() -> None:
         async with refusing(bench, 404, 99) as origin:
             bench.connect(origin.port)
-            outcome = await bench.wait(bench.watch(age=polling.GRACE + 1))
+            outcome = await bench.wait(bench.watch(age=GRACE + 1))
         assert (outcome.kind, outcome.error) == ("error", "JobNotFound")
 
     bench.run(test())
@@ -260,7 +272,7 @@ def test_the_grace_is_that_of_the_youngest_wait(bench: Any) -> None:
     async def test() -> None:
         async with refusing(bench, 404, 3) as origin:
             bench.connect(origin.port)
-            old, young = bench.watch(age=polling.GRACE + 1), bench.watch()
+            old, young = bench.watch(age=GRACE + 1), bench.watch()
             outcomes = await asyncio.gather(bench.wait(old), bench.wait(young))
         assert [outcome.kind for outcome in outcomes] == ["completed", "completed"]
 

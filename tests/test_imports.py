@@ -17,6 +17,8 @@ ORDER = (
     "client.errors",
     "client.models",
     "client.filters",
+    "client.threads",
+    "client.rows",
     "client.payloads",
     "client.downloads",
     "client.messages",

@@ -25,6 +25,8 @@ LATER_WRITES = "PATCH /tables/{table_id}/data"
 #: Sets of overrides that have a name.
 PROFILES: Mapping[str, Mapping[str, Any]] = {"routes": {}, "patch": {"overwrite": LATER_WRITES, "upsert": LATER_WRITES}}
 
+#: A JSON pointer; empty for the whole document.
+_POINTER = r"^(/[^/]+)*$"
 Pointers = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
@@ -81,6 +83,9 @@ class Forms(BaseModel):
         "parquet": "application/vnd.apache.parquet",
     }
     write_formats: tuple[str, ...] = ("json", "csv", "ndjson", "parquet")
+    row_layout: Literal["records", "columns", "lines"] = "records"
+    rows_at: str = Field(default="", pattern=_POINTER)
+    columns_at: str = Field(default="/columns", pattern=_POINTER)
     filter_values: Literal["number_or_text", "text"] = "number_or_text"
 
     job_id: Pointers = ("/job_id", "/jobId", "/id", "")
@@ -137,6 +142,15 @@ class Forms(BaseModel):
                 raise ValueError(f"{alike} and {name} share a route, so update_mode needs a place on both")
         return self
 
+    @model_validator(mode="after")
+    def _tell_rows_and_columns_apart(self) -> Self:
+        if self.row_layout == "columns" and not _side_by_side(self.rows_at, self.columns_at):
+            raise ValueError(
+                "with the row_layout columns, rows_at and columns_at are two places in one document, such as /rows and"
+                " /columns"
+            )
+        return self
+
     @field_validator("headers", "put_headers")
     @classmethod
     def _check_headers(cls, given: Mapping[str, str]) -> Mapping[str, str]:
@@ -176,6 +190,11 @@ class Forms(BaseModel):
         """HTTP statuses of an invalid parameter."""
         plain = {status: kind for status, kind in self.error_kinds.items() if " " not in status}
         return tuple(int(status) for status, kind in plain.items() if kind == "validation")
+
+
+def _side_by_side(one: str, other: str) -> bool:
+    """Say whether two JSON pointers name values of which neither holds the other."""
+    return not (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/"))
 
 
 def _overridden(name: str, default: Route, given: Any) -> Route:

@@ -1,8 +1,8 @@
 """What a write sends: a `Body` knows its length, whether it can be opened again, and how to open itself.
 
-Nothing is read before it is opened, except to measure; no more than `CHUNK`, or one piece of the caller's,
-is held in memory.
-Sending is runtime.py's. The layouts of rows (CSV, JSON) are the caller's.
+Nothing is read before it is opened, except to measure, and the first item of a stream, to learn what it is; no
+more than `CHUNK`, one piece of the caller's or one slice of rows is held in memory. Sending is runtime.py's, how rows
+are written rows.py's.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, cast
 
 from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.client.rows import Row, RowLayout, written
+from airflow_tds.client.threads import pulled
 
 __all__ = ["CHUNK", "Body", "Keeper", "Payload", "Pieces", "body_of"]
 
@@ -27,7 +30,20 @@ KEPT_IN_MEMORY = 1024 * 1024
 
 #: A generator, so that whoever gives up on it can close it, and with it the file that it reads.
 Pieces = Generator[bytes, None, None]
-Payload = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO | Iterable[bytes] | Callable[[], Any]
+_BYTES = bytes | bytearray | memoryview
+Payload = (
+    bytes
+    | bytearray
+    | memoryview
+    | str
+    | os.PathLike[str]
+    | BinaryIO
+    | Iterable[bytes]
+    | Iterable[Row]
+    | AsyncIterable[bytes]
+    | AsyncIterable[Row]
+    | Callable[[], Any]
+)
 
 
 @dataclass(frozen=True)
@@ -45,22 +61,25 @@ class Body:
     replayable: bool
 
 
-def body_of(data: Payload) -> Body:
+def body_of(data: Payload, layout: RowLayout | None = None) -> Body:
     """Make a body of whatever a caller has.
 
     Args:
-        data: Bytes; text, sent as UTF-8; a path; a binary file, sent from where it stands; an iterable of
-            bytes, which can be sent once; or a callable that gives a fresh iterable of bytes.
+        data: Bytes; text, sent as UTF-8; a path; a binary file, sent from where it stands; rows, or chunks of bytes,
+            in a list, another iterable or an async one (a list of rows can be sent again, the others once); or a
+            callable that gives a fresh iterable.
+        layout: How rows are written; None where there are none.
 
     Returns:
         The body.
 
     Raises:
-        ValidationFailed: It is none of these, or a file opened as text.
+        ValidationFailed: It is none of these, a file opened as text, rows and bytes mixed, rows that cannot be
+            written, or an async iterable outside of `AsyncTableClient`.
     """
     if isinstance(data, str):
         data = data.encode()
-    if isinstance(data, bytes | bytearray | memoryview):
+    if isinstance(data, _BYTES):
         whole = bytes(data)
         return Body(lambda: _pieces(io.BytesIO(whole)), len(whole), replayable=True)
     if isinstance(data, os.PathLike):
@@ -69,12 +88,68 @@ def body_of(data: Payload) -> Body:
         return _body_of_file(cast("BinaryIO", data))
     if callable(data):
         make = data
-        return Body(lambda: _gathered(make()), None, replayable=True)
-    chunks = cast("object", data)
-    if isinstance(chunks, Iterable) and not isinstance(chunks, dict):
-        stream = _gathered(chunks)
-        return Body(lambda: stream, None, replayable=False)
-    raise ValidationFailed(f"cannot send a {type(data).__name__}: give bytes, text, a path, a binary file or chunks")
+        return Body(lambda: _made(make, layout), None, replayable=True)
+    return _body_of_items(data, layout)
+
+
+def _body_of_items(data: Any, layout: RowLayout | None) -> Body:
+    if isinstance(data, Sequence) and _are_rows(data) and (data or layout):
+        rows = _laid_out(data, layout)
+        return Body(rows, sum(map(len, rows())), replayable=True)
+    items = _items(data)
+    first = list(islice(items, 1))
+    _are_rows(first)
+    stream = _stream(items, layout, first)
+    return Body(lambda: stream, None, replayable=False)
+
+
+def _are_rows(items: Sequence[Any]) -> bool:
+    """Say whether items are rows; no items are no rows.
+
+    Raises:
+        ValidationFailed: They are neither all rows nor all bytes.
+    """
+    rows = [isinstance(item, Mapping) for item in items]
+    for row, item in zip(rows, items, strict=True):
+        if row != rows[0] or not (row or isinstance(item, _BYTES)):
+            kinds = f"a {type(item).__name__}" if row == rows[0] else "rows and chunks"
+            raise ValidationFailed(f"the payload holds {kinds}: give rows (mappings), or chunks of bytes")
+    return rows == [] or rows[0]
+
+
+def _items(data: Any) -> Iterator[Any]:
+    if isinstance(data, AsyncIterable):
+        return pulled(data)
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
+        return iter(data)
+    raise ValidationFailed(
+        f"cannot send a {type(data).__name__}: give bytes, text, a path, a binary file, rows (a list of mappings) or"
+        " chunks"
+    )
+
+
+def _stream(items: Iterator[Any], layout: RowLayout | None, read: Sequence[Any] = ()) -> Pieces:
+    """Give what comes, rows or chunks; the first item tells which."""
+    try:
+        first = list(read) or list(islice(items, 1))
+        whole = chain(first, items)
+        yield from _laid_out(whole, layout)() if first and isinstance(first[0], Mapping) else _gathered(whole)
+    finally:
+        if isinstance(items, Generator):
+            items.close()
+
+
+def _made(make: Callable[[], Any], layout: RowLayout | None) -> Pieces:
+    yield from _stream(_items(make()), layout)  # made by who reads it, in the thread that may ask for it
+
+
+def _laid_out(rows: Iterable[Row], layout: RowLayout | None) -> Callable[[], Pieces]:
+    if layout is None:
+        raise ValidationFailed(
+            "rows are written as json, ndjson or csv: name one as the format; for parquet, write a file, for instance"
+            " with pyarrow, and give its path"
+        )
+    return lambda: _gathered(written(rows, layout))
 
 
 class Keeper:
@@ -115,10 +190,14 @@ class Keeper:
             self._kept.write(piece)
             yield piece
 
-    def measured(self) -> Body:
-        """Read the source to its end, and give a body whose length is known."""
+    def measured(self, check: Callable[[], None] = lambda: None) -> Body:
+        """Read the source to its end, and give a body whose length is known.
+
+        Args:
+            check: Called for each piece; may raise to end it.
+        """
         for _ in self.rest():
-            pass
+            check()
         return Body(self._pieces, self._kept.seek(0, io.SEEK_END), replayable=True)
 
     def _pieces(self) -> Pieces:
@@ -154,7 +233,7 @@ def _pieces(file: IO[bytes]) -> Pieces:
 
 def _checked(piece: Any) -> bytes:
     """Refuse what is not bytes; None would come from a file that does not wait for its data."""
-    if not isinstance(piece, bytes | bytearray | memoryview):
+    if not isinstance(piece, _BYTES):
         raise ValidationFailed(f"the payload gave a {type(piece).__name__} where bytes are needed")
     return bytes(piece)
 

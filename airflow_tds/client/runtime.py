@@ -1,4 +1,4 @@
-"""The outside world in three verbs: send, pause, now.
+"""The outside world in four verbs: send, pause, now, and aside for what would hold an event loop up.
 
 `BlockingRuntime` never suspends. A coroutine built only on it therefore ends on its first step, and
 `finish()` returns its result; anything else that tries to suspend raises at once. `AsyncRuntime` is the
@@ -9,13 +9,11 @@ How a request travels is http/'s.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 from airflow_tds.client import errors
@@ -24,6 +22,7 @@ from airflow_tds.client.http.admission import let_in
 from airflow_tds.client.http.connections import AsyncConnections, Connections, Reached
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.progress import Report
+from airflow_tds.client.threads import Errand
 
 __all__ = ["AsyncRuntime", "BlockingRuntime", "Runtime", "finish"]
 
@@ -53,6 +52,14 @@ class Runtime(Protocol):
 
     def now(self) -> float:
         """Give the time, POSIX seconds."""
+        ...
+
+    async def aside(self, work: Callable[[Callable[[], None]], T]) -> T:
+        """Do work that reads files or takes long where it holds nobody up.
+
+        Args:
+            work: Is given what raises `Stopped` once it is to give up, and calls that now and then.
+        """
         ...
 
 
@@ -114,6 +121,11 @@ class BlockingRuntime:
         """Give the time, POSIX seconds."""
         return time.time()
 
+    async def aside(self, work: Callable[[Callable[[], None]], T]) -> T:
+        """Do work; it holds up only the thread that asks for it."""
+        self.check_stop()
+        return work(self.check_stop)
+
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()
@@ -151,25 +163,15 @@ class AsyncRuntime:
 
     async def _in_thread(self, request: Request, own: Mapping[str, str]) -> Reply:
         """Send a request from a thread; cancelled, it is broken off, and neither source nor sink is in use any more."""
-        told = threading.Event()
+        errand = Errand(f"{request.operation}, {request.subject}")
+        reached = Reached(self._access, request, errand.check)
+        send = partial(self._transfers.exchange, request, own, reached)
+        return await errand.run(self._threads, send, reached.break_off)
 
-        def check_stop() -> None:
-            if told.is_set():
-                raise errors.Stopped(f"{request.operation}, {request.subject}: cancelled")
-
-        reached = Reached(self._access, request, check_stop)
-        context = contextvars.copy_context()
-        job = self._threads.submit(context.run, self._transfers.exchange, request, own, reached)
-        done = asyncio.wrap_future(job)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            told.set()
-            if not job.cancel():
-                reached.break_off()
-                await asyncio.wait([done])
-                done.exception()  # it ended because it was told to; what it says of that is no news
-            raise
+    async def aside(self, work: Callable[[Callable[[], None]], T]) -> T:
+        """Do work in a thread of the transfers'; cancelled, it is over before this is."""
+        errand = Errand("reading a payload")
+        return await errand.run(self._threads, partial(work, errand.check))
 
     async def pause(self, seconds: float) -> None:
         """Wait."""

@@ -144,8 +144,9 @@ SILENCES = (
     Silence(
         "§2.7",
         "Write formats, layout of JSON payloads",
-        ("write_formats",),
-        "the two that are stated and two that many services take; a payload is sent as it is given",
+        ("write_formats", "row_layout", "rows_at", "columns_at"),
+        "the two that are stated and two that many services take; bytes are sent as they are given; rows become an"
+        " array of objects in json, or a list of values each beside their `columns`, or an object a line",
     ),
     Silence(
         "§2.5",
@@ -284,7 +285,7 @@ def _shown(value: Any) -> str:
         return ", ".join(f"`{each}`" if each != "" else "bare" for each in value) or "none"
     if isinstance(value, dict):
         return f"`{json.dumps(value)}`" if value else "none"
-    return f"`{value}`"
+    return f"`{value}`" if value != "" else "none"
 
 
 def _route(route: Route) -> Iterator[str]:

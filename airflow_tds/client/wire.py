@@ -49,7 +49,8 @@ from airflow_tds.client.replies import (
     shown,
     unsigned,
 )
-from airflow_tds.client.routes import Route, Strategy, merged
+from airflow_tds.client.routes import Route, Strategy, merged, pointer_keys
+from airflow_tds.client.rows import RowLayout, RowStyle
 
 __all__ = ["LARGEST_PAGE", "PROFILES", "Initiation", "Poll", "Route", "Wire", "WriteOperation", "retry_after"]
 
@@ -304,6 +305,14 @@ class Wire(Forms):
             "update_mode": self.mode_tokens.get(operation, operation),
             "key_columns": keys or None,
         }
+
+    def row_layout_of(self, data_format: str) -> RowLayout | None:
+        """Say how rows are laid out in a write payload; None for a format in which rows are not written."""
+        if data_format == "json" and self.row_layout != "lines":
+            rows_at, columns_at = pointer_keys(self.rows_at), pointer_keys(self.columns_at)
+            return RowLayout(self.row_layout, tuple(rows_at) if self.rows_at else (), tuple(columns_at))
+        styles: Mapping[str, RowStyle] = {"json": "lines", "ndjson": "lines", "csv": "csv"}
+        return RowLayout(styles[data_format]) if data_format in styles else None
 
     def _format(self, at_route: Route, name: str) -> str:
         if at_route.style("format") == "media":

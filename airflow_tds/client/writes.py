@@ -122,7 +122,7 @@ class Writes(Calls):
         operation: WriteOperation,
         table_id: str,
         data: Payload | Body,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         key_columns: str | Sequence[str] | None = None,
         *,
         unknown_length: UnknownLength = "chunked",
@@ -134,8 +134,8 @@ class Writes(Calls):
         Args:
             operation: As for `initiate`.
             table_id: The table.
-            data: As for `send_data`.
-            format: As for `initiate`.
+            data: As for `submit_upload`.
+            format: As for `submit_upload`.
             key_columns: As for `initiate`.
             unknown_length: See `send_data`.
 
@@ -145,18 +145,25 @@ class Writes(Calls):
         Raises:
             Conflict: Upload on a table that has, or ever had, data, §3.1.
         """
-        body = data if isinstance(data, Body) else body_of(data)
-        send = partial(self._send_direct, self.wire.direct_request(operation, table_id, format, key_columns))
+        data_format = _format(data, format)
+        request = self.wire.direct_request(operation, table_id, data_format, key_columns)
+        body, send = await self._body(data, data_format), partial(self._send_direct, request)
         return self.wire.read_job_id(await self._deliver(send, body, unknown_length), operation)
 
     async def send_data(
-        self, initiation: Initiation, data: Payload | Body, *, unknown_length: UnknownLength = "chunked"
+        self,
+        initiation: Initiation,
+        data: Payload | Body,
+        *,
+        format: str | None = None,  # noqa: A002  # the interface's word
+        unknown_length: UnknownLength = "chunked",
     ) -> None:
         """Send the data of a write that was announced; may be repeated with the same data.
 
         Args:
             initiation: What `initiate` returned.
-            data: Bytes, text, a path, a binary file, an iterable of bytes, or a callable that gives one.
+            data: As for `submit_upload`.
+            format: For rows: what was announced. None where data is not rows.
             unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it
                 as it comes and, should the store refuse that with 411 or 501, again with its length.
                 Either way it is kept, in a temporary file beyond 1 MiB, until it is sent.
@@ -165,8 +172,15 @@ class Writes(Calls):
             StorageRefused: The store refused it, for instance because the URL expired.
             TransportFailed: No complete answer came; `.outcome` says whether data may have arrived.
         """
-        body = data if isinstance(data, Body) else body_of(data)
+        body = await self._body(data, format)
         await self._deliver(partial(self._put, initiation), body, unknown_length)
+
+    async def _body(self, data: Payload | Body, data_format: str | None) -> Body:
+        """Make a body of a payload; rows are written once to be measured, and a stream is begun."""
+        if isinstance(data, Body):
+            return data
+        layout = self.wire.row_layout_of(data_format) if data_format else None
+        return await self._runtime.aside(lambda _: body_of(data, layout))
 
     async def _deliver(
         self, send: Callable[[Body], Coroutine[Any, Any, Reply]], body: Body, unknown_length: UnknownLength
@@ -174,15 +188,16 @@ class Writes(Calls):
         """Send a payload by a call that takes it; see `send_data` for one whose length is not known."""
         if body.length is not None:
             return await send(body)
-        with Keeper(body) as keeper:
+        keeper = Keeper(body)
+        try:
             if unknown_length == "chunked":
                 try:
                     return await send(keeper.body())
                 except errors.LengthRequired as refused:
                     log.info("%s; sent again with its length", refused)
-            for _ in keeper.rest():
-                await self._runtime.pause(0.0)  # a stop is seen, and other work of an event loop goes on
-            return await send(keeper.measured())
+            return await send(await self._runtime.aside(keeper.measured))
+        finally:
+            keeper.close()
 
     async def _put(self, initiation: Initiation, body: Body) -> Reply:
         request = self.wire.put_request(initiation, body, limit=self.transfer_timeout)
@@ -199,16 +214,18 @@ class Writes(Calls):
         operation: WriteOperation,
         table_id: str,
         data: Payload,
-        data_format: str,
+        asked_format: str | None,
         *,
         unknown_length: UnknownLength,
         key_columns: str | Sequence[str] | None = None,
     ) -> str:
         """Submit a write by the strategy that the wire map says for it; give the job's id."""
         asked, strategy = (operation, table_id), self.wire.strategy(operation)
+        data_format = _format(data, asked_format)
         if strategy == "direct":
             return await self.submit_direct(*asked, data, data_format, key_columns, unknown_length=unknown_length)
-        body, announce = body_of(data), self.presign if strategy == "put_commit" else self.initiate
+        announce = self.presign if strategy == "put_commit" else self.initiate
+        body = await self._body(data, data_format)
         initiation = await announce(*asked, data_format, key_columns)
         await self.send_data(initiation, body, unknown_length=unknown_length)
         if strategy == "put_commit":
@@ -222,7 +239,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
     ) -> str:
@@ -230,8 +247,10 @@ class Writes(Calls):
 
         Args:
             table_id: The table; it must never have had data.
-            data: Bytes, text, a path, a binary file, an iterable of bytes, or a callable that gives one.
-            format: `csv`, `json`, `ndjson` or `parquet`.
+            data: Bytes, text, a path, a binary file, rows (mappings of column names to values), chunks of bytes, or
+                a callable that gives rows or chunks. On the async face they may come from an async iterable.
+            format: `csv`, `json`, `ndjson` or `parquet`; rows are written as json, ndjson or csv. None for json
+                where data is a list of rows, for csv where it is anything else.
             unknown_length: See `send_data`.
 
         Returns:
@@ -246,7 +265,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
         timeout: float = TIMEOUT,
@@ -279,7 +298,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
     ) -> str:
@@ -300,7 +319,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
         timeout: float = TIMEOUT,
@@ -332,7 +351,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
     ) -> str:
@@ -353,7 +372,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         unknown_length: UnknownLength = "chunked",
         timeout: float = TIMEOUT,
@@ -384,7 +403,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         key_columns: str | Sequence[str],
         unknown_length: UnknownLength = "chunked",
@@ -409,7 +428,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         key_columns: str | Sequence[str],
         unknown_length: UnknownLength = "chunked",
@@ -444,7 +463,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         update_mode: UpdateMode,
         key_columns: str | Sequence[str] | None = None,
@@ -479,7 +498,7 @@ class Writes(Calls):
         self,
         table_id: str,
         data: Payload,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        format: str | None = None,  # noqa: A002  # the interface's word
         *,
         update_mode: UpdateMode,
         key_columns: str | Sequence[str] | None = None,
@@ -541,3 +560,11 @@ class Writes(Calls):
 
 def _lower(headers: Mapping[str, str]) -> set[tuple[str, str]]:
     return {(name.lower(), value) for name, value in headers.items()}
+
+
+def _format(data: Payload | Body, asked: str | None) -> str:
+    """Say in which format data travels; rows keep the types of their values in json only."""
+    if asked is not None:
+        return asked
+    rows = isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray | memoryview)
+    return "json" if rows and all(isinstance(item, Mapping) for item in data[:1]) else "csv"

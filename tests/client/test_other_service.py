@@ -23,6 +23,7 @@ SETTING = json.loads((Path(__file__).parents[1] / "support" / "other_wire.json")
 WIRE = Wire.from_setting(SETTING)
 FIRST = b"id,name\n1,a\n2,b\n"
 SOON = {"timeout": 20.0, "poll_interval": 0.01}
+SHORT = {"timeout": 0.5, "poll_interval": 0.01}
 
 
 @pytest.fixture
@@ -85,7 +86,8 @@ def test_every_write(play: Any, other: OtherService) -> None:
         assert other.sheets["t"].rows == [["1", "a"], ["2", "b"], ["3", "c"]]
         await call("upsert", "t", b"id,name\n2,z\n", key_columns=["id", "id"], **SOON)
         assert other.sheets["t"].rows == [["1", "a"], ["3", "c"], ["2", "z"]]
-        await call("update", "t", b'[{"id": "4", "name": "d"}]', "json", update_mode="append", **SOON)
+        await call("update", "t", [{"id": "4", "name": "d"}], update_mode="append", **SOON)
+        assert other.sheets["t"].rows[-1] == ["4", "d"]
         await call("overwrite", "t", b"id,name\n9,i\n", **SOON)
         assert other.sheets["t"].rows == [["9", "i"]]
 
@@ -180,8 +182,9 @@ def test_queries_into_files(play: Any, tmp_path: Path) -> None:
 )
 def test_every_kind_of_no(play: Any, operation: str, args: Any, kind: type[Exception], text: str) -> None:
     async def scenario(call: Caller) -> None:
+        patience = SHORT if operation == "poll_download" else {}  # what is missing is looked for again a while
         with pytest.raises(kind, match=text):
-            await call(operation, *args)
+            await call(operation, *args, **patience)
 
     play(scenario)
 

@@ -3,7 +3,8 @@
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.client.payloads import CHUNK, Body, Keeper, body_of
+from airflow_tds.client.rows import RowLayout
+
+LAYOUT = RowLayout("lines")
 
 
 def read(body: Body) -> bytes:
@@ -149,10 +153,93 @@ def test_what_cannot_be_sent_is_refused(data: Any) -> None:
         body_of(data)
 
 
-@pytest.mark.parametrize("rows", [[{"a": 1}], ["text"], [1]])
-def test_chunks_that_are_no_bytes_are_refused(rows: Any) -> None:
-    with pytest.raises(ValidationFailed, match="where bytes are needed"):
+@pytest.mark.parametrize("make", [list, iter], ids=["list", "stream"])
+@pytest.mark.parametrize(("items", "kind"), [(["text"], "a str"), ([1], "a int"), ([None], "a NoneType")])
+def test_what_is_neither_rows_nor_chunks_is_refused_at_once(make: Any, items: Any, kind: str) -> None:
+    with pytest.raises(ValidationFailed, match=f"the payload holds {kind}: give rows"):
+        body_of(make(items), LAYOUT)
+
+
+@pytest.mark.parametrize("items", [[{"a": 1}, b"x"], [b"x", {"a": 1}]])
+def test_a_list_that_mixes_rows_and_chunks_is_refused_at_once(items: Any) -> None:
+    with pytest.raises(ValidationFailed, match="the payload holds rows and chunks"):
+        body_of(items, LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [([{"a": 1}, b"x"], "row 2 is a bytes"), ([b"x", {"a": 1}], "gave a dict where bytes are needed")],
+)
+def test_a_stream_that_mixes_rows_and_chunks_is_refused_where_it_does(items: Any, text: str) -> None:
+    with pytest.raises(ValidationFailed, match=text):
+        read(body_of(iter(items), LAYOUT))
+
+
+def test_a_list_of_rows_is_measured_and_can_be_sent_again() -> None:
+    body = body_of([{"a": 1}, {"a": "x"}], LAYOUT)
+
+    assert (body.length, body.replayable) == (18, True)
+    assert [read(body), read(body)] == [b'{"a":1}\n{"a":"x"}\n'] * 2
+
+
+def test_a_stream_of_rows_is_sent_once() -> None:
+    body = body_of(({"a": number} for number in range(2)), LAYOUT)
+
+    assert (body.length, body.replayable) == (None, False)
+    assert [read(body), read(body)] == [b'{"a":0}\n{"a":1}\n', b""]
+
+
+def test_a_callable_may_give_rows() -> None:
+    body = body_of(lambda: [{"a": 1}], LAYOUT)
+
+    assert (body.length, body.replayable) == (None, True)
+    assert [read(body), read(body)] == [b'{"a":1}\n'] * 2
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1}], iter([{"a": 1}]), lambda: [{"a": 1}]], ids=["list", "stream", "callable"])
+def test_rows_without_a_format_in_which_they_are_written_are_refused(rows: Any) -> None:
+    with pytest.raises(ValidationFailed, match=r"name one as the format; for parquet, .* give its path"):
         read(body_of(rows))
+
+
+def test_no_items_are_no_rows_where_rows_have_a_layout() -> None:
+    assert read(body_of([], RowLayout("records"))) == b"[]"
+    assert read(body_of([])) == b""
+
+
+def test_rows_take_constant_memory_beyond_themselves() -> None:
+    rows = [{"number": 1, "text": "x" * 100}] * 200_000
+    tracemalloc.start()
+    try:
+        size = sum(map(len, body_of(rows, LAYOUT).open()))
+        assert size > 20_000_000
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_generator_is_closed_when_its_body_is_given_up_half_read() -> None:
+    def chunks() -> Iterator[bytes]:
+        try:
+            while True:
+                yield bytes(CHUNK)
+        finally:
+            closed.append(True)
+
+    closed: list[bool] = []
+    pieces = body_of(chunks()).open()
+    next(pieces)
+    pieces.close()
+
+    assert closed == [True]
+
+
+def test_an_async_iterable_is_refused_where_there_is_no_event_loop_to_ask() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    with pytest.raises(ValidationFailed, match="AsyncTableClient only"):
+        body_of(chunks())
 
 
 def test_small_chunks_are_gathered_and_none_is_empty() -> None:

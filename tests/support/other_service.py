@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 __all__ = ["BASE", "KEY", "KEY_HEADER", "OtherService", "Sheet", "other_service"]
 
 BASE = "/v9/warehouse"
+FORMATS = ("JSON_ROWS", "CSV_TEXT")
 KEY_HEADER, KEY = "X-Warehouse-Key", "k3y"
 READ_ONLY_KEY = "r3ad"
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -143,7 +144,8 @@ class Asked:
 def rows_of(payload: bytes, token: str) -> list[dict[str, Any]]:
     """Read a payload by the service's word for its format."""
     if token == "JSON_ROWS":
-        return list(json.loads(payload))
+        sheet = json.loads(payload)["sheet"]
+        return [dict(zip(sheet["head"], row, strict=True)) for row in sheet["body"]]
     if token != "CSV_TEXT":
         raise No(418, "BAD", f"no format {token!r}")
     return [dict(row) for row in csv.DictReader(io.StringIO(payload.decode()))]
@@ -278,7 +280,8 @@ class Handler(BaseHTTPRequestHandler):
         return 201, json.dumps(self.service.open_ticket(self._write(sheet, asked.body, token, "ADD", []))).encode()
 
     def _staging(self, asked: Asked) -> dict[str, Any]:
-        rows_of(b"[]", asked.headers.get("X-Kind", ""))
+        if asked.headers.get("X-Kind") not in FORMATS:
+            raise No(418, "BAD", "what kind")
         ref = f"staged{len(self.service.lines)}"
         found = self.service.stage(ref)
         found["stage"]["ref"] = ref

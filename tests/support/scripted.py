@@ -1,11 +1,11 @@
-"""The three verbs from a script, with a clock of their own: operations without a network."""
+"""The verbs of a runtime from a script, with a clock of their own: operations without a network."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_tds.client.messages import Reply, Request
 
@@ -13,10 +13,11 @@ __all__ = ["Run", "ScriptedRuntime", "Step", "answer"]
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Step = Reply | Exception
+T = TypeVar("T")
 
 
 class ScriptedRuntime:
-    """The three verbs from a script: replies in order, a clock that only pauses move, a record of both."""
+    """The verbs of a runtime from a script: replies in order, a clock that only pauses move, a record of both."""
 
     def __init__(self, *script: Step, suspends: bool = False) -> None:
         self.script = list(script)
@@ -46,6 +47,10 @@ class ScriptedRuntime:
 
     def now(self) -> float:
         return self.clock
+
+    async def aside(self, work: Callable[[Callable[[], None]], T]) -> T:
+        await self._turn()
+        return work(lambda: None)
 
     async def _turn(self) -> None:
         if self._suspends:

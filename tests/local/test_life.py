@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import signal
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
 
 import duckdb
 import httpx
 import pytest
 from caller import Caller
+from service_process import ServiceProcess
 
 from airflow_tds.local import Service
 from airflow_tds.local.store import StoreUnavailable
 
 _ROWS_PER_JOB = 20_000
 ROWS = b"a\n1\n2\n"
-
-
-class Process:
-    """The service as a command, on a data directory that outlives it."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.ready = folder / "ready.json"
-        self.ready.unlink(missing_ok=True)
-        self.command = [sys.executable, "-m", "airflow_tds.local", "--data-dir", str(folder / "data")]
-        self.command += ["--ready-file", str(self.ready), "--quiet", *options]
-
-    def __enter__(self) -> Self:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-        while not self.ready.exists():
-            assert self.process.poll() is None, self.line
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    @property
-    def told(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.ready.read_text())
-        return document
-
-    def caller(self) -> Caller:
-        return Caller(self.told["url"], self.told["token"])
 
 
 @pytest.fixture
@@ -116,7 +82,7 @@ def test_the_signing_key_is_private(kept: Service, tmp_path: Path) -> None:
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        with Process(tmp_path, "--table", "t") as command:
+        with ServiceProcess(tmp_path, "--table", "t") as command:
             caller = command.caller()
             assert caller.info("t")["row_count"] == 0
             assert command.told["url"] in command.line
@@ -135,7 +101,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_second_service_on_the_directory_says_so_in_one_sentence(tmp_path: Path) -> None:
-    with Process(tmp_path) as command:
+    with ServiceProcess(tmp_path) as command:
         second = subprocess.run(command.command, capture_output=True, text=True, check=False)
     assert (second.returncode, second.stdout) == (1, "")
     assert second.stderr.count("\n") == 1
@@ -151,7 +117,7 @@ def test_a_second_service_in_the_same_process_is_kept_out_too(kept: Service, tmp
 def test_a_database_that_cannot_be_read_is_said_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "store.duckdb").write_bytes(b"no database" * 1000)
-    failed = subprocess.run(Process(tmp_path).command, capture_output=True, text=True, check=False)
+    failed = subprocess.run(ServiceProcess(tmp_path).command, capture_output=True, text=True, check=False)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert "cannot be opened" in failed.stderr
 
@@ -165,7 +131,9 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_a_table_without_a_name_is_refused_at_start(tmp_path: Path) -> None:
-    failed = subprocess.run([*Process(tmp_path).command, "--table", ""], capture_output=True, text=True, check=False)
+    failed = subprocess.run(
+        [*ServiceProcess(tmp_path).command, "--table", ""], capture_output=True, text=True, check=False
+    )
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
 
 
@@ -232,14 +200,14 @@ def test_a_query_starts_once_it_was_polled_often_enough(tmp_path: Path) -> None:
 def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = Process(tmp_path, "--port", port).command
+        command = ServiceProcess(tmp_path, "--port", port).command
         failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1
 
 
 def test_a_full_disk_fails_jobs_cleanly_and_the_service_goes_on_after_it(tmp_path: Path) -> None:
-    with Process(tmp_path, "--token", "token", "--table", "t") as command:
+    with ServiceProcess(tmp_path, "--token", "token", "--table", "t") as command:
         caller = command.caller()
         assert attempt(caller, 0, count=300_000) == "COMPLETED"
         # A limit on the size of a file stands for the disk: the log can grow, and the checkpoint after it fails.
@@ -256,7 +224,7 @@ def test_a_full_disk_fails_jobs_cleanly_and_the_service_goes_on_after_it(tmp_pat
         caller.close()
 
 
-def limit_files(command: Process, size: int) -> None:
+def limit_files(command: ServiceProcess, size: int) -> None:
     """Set the largest file that the service may write, in bytes."""
     resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -278,7 +246,7 @@ def test_no_kill_loses_an_acknowledged_job_or_applies_one_in_part_or_twice(tmp_p
     acknowledged: dict[str, int] = {}
     chance = random.Random(7)  # noqa: S311  # a reproducible choice, no secret
     for life in range(10):
-        with Process(tmp_path, "--token", "token", "--table", "t") as command:
+        with ServiceProcess(tmp_path, "--token", "token", "--table", "t") as command:
             caller = command.caller()
             assert_applied_once(caller, acknowledged, tmp_path)
             submit(caller, acknowledged, range(life * 10, life * 10 + 5))
@@ -289,7 +257,7 @@ def test_no_kill_loses_an_acknowledged_job_or_applies_one_in_part_or_twice(tmp_p
                 for _ in range(chance.randrange(100)):
                     caller.info("t")
             caller.close()
-    with Process(tmp_path, "--token", "token") as command:
+    with ServiceProcess(tmp_path, "--token", "token") as command:
         caller = command.caller()
         assert_applied_once(caller, acknowledged, tmp_path)
         caller.close()
@@ -305,7 +273,7 @@ def submit(caller: Caller, acknowledged: dict[str, int], numbers: range) -> None
         acknowledged[caller.submit("append", "t", rows(number))] = number
 
 
-def cut_transfer(command: Process, caller: Caller, number: int) -> None:
+def cut_transfer(command: ServiceProcess, caller: Caller, number: int) -> None:
     """Kill the service in the middle of a body; its job is not acknowledged and must not be applied."""
     url = caller.initiate("append", "t").json()["upload_url"]
 
@@ -333,7 +301,7 @@ def test_no_kill_leaves_half_an_overwrite_or_half_a_deletion(tmp_path: Path) -> 
     acknowledged: list[str] = []
     chance = random.Random(11)  # noqa: S311  # a reproducible choice, no secret
     for life in range(6):
-        with Process(tmp_path, "--token", "token", "--table", "t") as command, ThreadPoolExecutor() as pool:
+        with ServiceProcess(tmp_path, "--token", "token", "--table", "t") as command, ThreadPoolExecutor() as pool:
             caller = command.caller()
             assert_whole(caller, acknowledged, life * 10 - 10)
             acknowledged = [caller.submit("overwrite", "t", rows(life * 10))]
@@ -344,7 +312,7 @@ def test_no_kill_leaves_half_an_overwrite_or_half_a_deletion(tmp_path: Path) -> 
             command.process.kill()
             deletion.result()
             caller.close()
-    with Process(tmp_path, "--token", "token") as command:
+    with ServiceProcess(tmp_path, "--token", "token") as command:
         caller = command.caller()
         assert_whole(caller, acknowledged, 50)
         caller.close()

@@ -6,6 +6,9 @@ what is heavier stands inside a function.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
@@ -39,6 +42,10 @@ __all__ = [
     "async_connection",
     "clear_number",
     "conf",
+    "hide",
+    "hide_here",
+    "hide_one",
+    "hide_soon",
     "never_expire",
     "object_storage",
     "task_state_store",
@@ -68,6 +75,50 @@ async def async_connection(conn_id: str) -> tuple[Connection, dict[str, Any]]:
     read_extra = getattr(compat, "get_async_extra_dejson", None)
     extra = await (read_extra(conn) if read_extra else asyncio.to_thread(lambda: conn.extra_dejson))
     return conn, dict(extra or {})
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Have logs show `***` for some texts, those of the supervisor too.
+
+    The function came with common-compat 1.22; before, it is where each version of Airflow keeps it.
+    """
+    _function("mask_secret", "airflow.sdk.log", "airflow.sdk.execution_time.secrets_masker", _OLDEST)(list(secrets))
+
+
+async def hide_soon(secrets: Iterable[str]) -> None:
+    """Do as `hide` without blocking the event loop; below 3.3, which has no way to, in this process only."""
+    try:
+        asynchronous = _function("amask_secret", "airflow.sdk.log")
+    except ImportError:
+        for secret in secrets:
+            hide_here(secret)
+    else:
+        await asynchronous(list(secrets))
+
+
+def hide_one(secret: str) -> None:
+    """Have logs show `***` for a text that came up, those of the supervisor too."""
+    hide([secret])
+
+
+def hide_here(secret: str) -> None:
+    """Have this process's logs show `***` for a text; an event loop must not wait to tell the supervisor."""
+    masker = _function(
+        "_secrets_masker", "airflow.sdk._shared.secrets_masker", "airflow.sdk.execution_time.secrets_masker", _OLDEST
+    )
+    masker().add_mask(secret)
+
+
+#: Where 2.11 keeps its masker.
+_OLDEST = "airflow.utils.log.secrets_masker"
+
+
+def _function(name: str, *modules: str) -> Any:
+    """Find a function in the first of some modules that has it."""
+    for module in modules:
+        with suppress(ImportError, AttributeError):
+            return getattr(import_module(module), name)
+    raise ImportError(f"no {name} in {', '.join(modules)}")
 
 
 def task_state_store(context: Context) -> Any:

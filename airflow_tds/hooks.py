@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_tds.compat import BaseHook, Context, async_connection
+from airflow_tds.compat import BaseHook, Context, async_connection, hide, hide_here, hide_one, hide_soon
 from airflow_tds.operations import ClientOperations
 from airflow_tds.settings import Settings, settings_of
 
@@ -30,7 +30,10 @@ async def async_settings(conn_id: str) -> Settings:
         conn_id: Its id.
     """
     conn, extra = await async_connection(conn_id)
-    return settings_of(conn, extra)
+    settings = settings_of(conn, extra)
+    await hide_soon(settings.secrets())
+    settings.learned = hide_here
+    return settings
 
 
 class TdsHook(ClientOperations, BaseHook):
@@ -52,7 +55,10 @@ class TdsHook(ClientOperations, BaseHook):
     def settings(self) -> Settings:
         """Read the connection."""
         conn = self.get_connection(self.tds_conn_id)
-        return settings_of(conn, conn.extra_dejson)
+        settings = settings_of(conn, conn.extra_dejson)
+        hide(settings.secrets())
+        settings.learned = hide_one
+        return settings
 
     def get_conn(self) -> TableClient:
         """Make a client for this thread; close it, or use it in a `with`."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -82,9 +82,13 @@ class Settings:
         secret: Token, key, password or client secret; None for no credentials.
         extra: The known keys of the connection's extra, without null.
         login: Name or client id; None for none.
+
+    Attributes:
+        learned: Told each secret that comes up on the way, so that logs hide it; None for nobody.
     """
 
     def __init__(self, base_url: str, secret: str | None, extra: Mapping[str, Any], login: str | None = None) -> None:
+        self.learned: Callable[[str], None] | None = None
         self.base_url = base_url
         self._secret = secret
         self._login = login
@@ -200,6 +204,7 @@ class Settings:
             "storage_proxy": extra.get("storage_proxy"),
             "storage_hosts": tuple(hosts.replace(",", " ").split() if isinstance(hosts, str) else hosts),
             "timeouts": self.timeouts(),
+            "learned": self.learned,
         }
 
     def policy(self) -> Policy:
@@ -284,8 +289,8 @@ def _forms(secret: str, logins: Iterable[str]) -> Iterator[str]:
     pairs = [f"{login}:{secret}" for login in logins]
     pairs += [f"{quote_plus(login)}:{quote_plus(secret)}" for login in logins]
     for text in (secret, *pairs):
-        encoded = b64encode(text.encode())
-        yield from (encoded.decode(), encoded.decode().rstrip("="), urlsafe_b64encode(text.encode()).decode())
+        for encoded in (b64encode(text.encode()), urlsafe_b64encode(text.encode())):
+            yield encoded.decode().rstrip("=")  # the padding hides nothing
 
 
 def _number(extra: Mapping[str, Any], name: str) -> float:

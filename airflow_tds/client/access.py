@@ -12,7 +12,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
@@ -132,6 +132,8 @@ class Access:
         storage_hosts: Hosts that may be an object store, with their subdomains; empty for any.
         timeouts: How patient we are.
         renewing: Held while credentials are renewed, so that many requests at once renew them once.
+        learned: Told each secret that comes up on the way, such as a token that was given or a presigned URL's
+            signature, so that it can be kept out of logs; None for nobody. It must not wait.
     """
 
     base_url: str
@@ -143,6 +145,7 @@ class Access:
     storage_hosts: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
     renewing: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    learned: Callable[[str], None] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"Access({self.base_url!r}, credentials={self.credentials!r})"
@@ -166,6 +169,12 @@ class Access:
             proxy = getattr(self, name)
             if proxy not in (None, NO_PROXY) and not _is_address(proxy, credentials=True):
                 raise errors.ValidationFailed(f"{name} is no address; write http://[user:password@]host:port, or none")
+
+    def tell(self, secrets: Iterable[str]) -> None:
+        """Pass on secrets that came up."""
+        if self.learned is not None:
+            for secret in secrets:
+                self.learned(secret)
 
     def ssl_context(self) -> ssl.SSLContext:
         """Build what checks the service; see `Tls.context`."""

@@ -78,6 +78,7 @@ class TableClient:
         storage_hosts: Hosts that may be an object store, with their subdomains; empty for any.
         timeouts: How patient to be; None for the defaults.
         progress: Called with how far a transfer is, twice a second and at its end, in the thread that transfers.
+        learned: Called with each secret that comes up, such as a token that was given or a presigned URL's signature.
 
     Raises:
         ValidationFailed: The base URL or the proxy is no address, or two credentials are given.
@@ -97,6 +98,7 @@ class TableClient:
         storage_hosts: Sequence[str] = (),
         timeouts: Timeouts | None = None,
         progress: Report | None = None,
+        learned: Callable[[str], None] | None = None,
     ) -> None:
         access = Access(
             base_url,
@@ -107,6 +109,7 @@ class TableClient:
             storage_proxy,
             tuple(storage_hosts),
             timeouts or Timeouts(),
+            learned=learned,
         )
         self._runtime = BlockingRuntime(access, progress)
         self._operations = Operations(self._runtime, wire, timeouts=access.timeouts)
@@ -255,6 +258,7 @@ class AsyncTableClient(Operations):
         storage_hosts: Sequence[str] = (),
         timeouts: Timeouts | None = None,
         progress: Report | None = None,
+        learned: Callable[[str], None] | None = None,
     ) -> None:
         access = Access(
             base_url,
@@ -265,6 +269,7 @@ class AsyncTableClient(Operations):
             storage_proxy,
             tuple(storage_hosts),
             timeouts or Timeouts(),
+            learned=learned,
         )
         self._async_runtime = AsyncRuntime(access, progress)
         super().__init__(self._async_runtime, wire, timeouts=access.timeouts)

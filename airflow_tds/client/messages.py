@@ -5,15 +5,19 @@ Built and read by wire.py, carried by runtime.py. Nothing here knows the interfa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.payloads import Body
 
 __all__ = ["Repeat", "Reply", "Request", "SecretUrl", "TokenUrl"]
+
+#: Parameters that stores sign with: S3, GCS, Azure, CloudFront and their kin.
+_SIGNS = re.compile("sig|token|credential|secret|policy|hmac|key", re.IGNORECASE)
 
 Repeat = Literal["always", "if_unsent", "never"]
 
@@ -33,6 +37,12 @@ class SecretUrl:
     def reveal(self) -> str:
         """Give the whole URL, to be sent and never to be logged."""
         return self._url
+
+    def secrets(self) -> set[str]:
+        """Give the parts of its query that let somebody in, as they stand there and decoded."""
+        pairs = [pair.partition("=") for pair in urlsplit(self._url).query.split("&")]
+        kept = {value for name, _, value in pairs if _SIGNS.search(name) and value}
+        return kept | {unquote_plus(value) for value in kept}
 
     def __repr__(self) -> str:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access
 from airflow_tds.client.credentials import Credentials
-from airflow_tds.client.messages import Reply, Request
+from airflow_tds.client.messages import Reply, Request, SecretUrl
 
 __all__ = ["Exchange", "let_in"]
 
@@ -24,18 +24,20 @@ Exchange = Callable[[Request, Mapping[str, str]], Awaitable[Reply]]
 
 async def let_in(access: Access, request: Request, exchange: Exchange, turn: AbstractAsyncContextManager[Any]) -> Reply:
     """Send a request with credentials if it goes to the service; a 401 is answered once, with renewed ones."""
+    if isinstance(request.target, SecretUrl):
+        access.tell(request.target.secrets())
     if not isinstance(request.target, str) or access.credentials is None:
         return await exchange(request, {})
-    own = await _credentials(access.credentials, exchange, turn)
+    own = await _credentials(access, access.credentials, exchange, turn)
     reply = await exchange(request, own)
     again = request.body is None or request.body.replayable
     if reply.status != HTTPStatus.UNAUTHORIZED or not again or not access.credentials.drop(own):
         return reply
-    return await exchange(request, await _credentials(access.credentials, exchange, turn))
+    return await exchange(request, await _credentials(access, access.credentials, exchange, turn))
 
 
 async def _credentials(
-    credentials: Credentials, exchange: Exchange, turn: AbstractAsyncContextManager[Any]
+    access: Access, credentials: Credentials, exchange: Exchange, turn: AbstractAsyncContextManager[Any]
 ) -> Mapping[str, str]:
     """Give the header fields, renewed if need be; what fails here left nothing at the service."""
     async with turn:
@@ -47,4 +49,5 @@ async def _credentials(
                 failed.outcome = "not_sent"
                 raise
             credentials.renew(reply, time.time())
+            access.tell(value.rpartition(" ")[2] for value in credentials.fields().values())
     return credentials.fields()

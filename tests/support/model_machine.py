@@ -148,7 +148,8 @@ def rows_of(draw: st.DrawFn, types: Mapping[str, type], bulk: bool) -> tuple[Row
 
 
 def _many(kind: type, number: int) -> Value:
-    return {int: number, str: f"n{number}", float: number / 4, bool: bool(number % 2), date: date(2000, 1, 1)}[kind]
+    of: dict[type, Value] = {int: number, str: f"n{number}", float: number / 4, bool: number % 2 == 0}
+    return of.get(kind, date(2000, 1, 1))
 
 
 @st.composite

@@ -562,7 +562,7 @@ def _lower(headers: Mapping[str, str]) -> set[tuple[str, str]]:
     return {(name.lower(), value) for name, value in headers.items()}
 
 
-def _format(data: Payload | Body, asked: str | None) -> str:
+def _format(data: Any, asked: str | None) -> str:
     """Say in which format data travels; rows keep the types of their values in json only."""
     if asked is not None:
         return asked

@@ -176,10 +176,10 @@ def test_a_stream_that_mixes_rows_and_chunks_is_refused_where_it_does(items: Any
 
 
 def test_a_list_of_rows_is_measured_and_can_be_sent_again() -> None:
-    body = body_of([{"a": 1}, {"a": "x"}], LAYOUT)
+    body = body_of([{"a": 1}, {"a": 2}], LAYOUT)
 
-    assert (body.length, body.replayable) == (18, True)
-    assert [read(body), read(body)] == [b'{"a":1}\n{"a":"x"}\n'] * 2
+    assert (body.length, body.replayable) == (16, True)
+    assert [read(body), read(body)] == [b'{"a":1}\n{"a":2}\n'] * 2
 
 
 def test_a_stream_of_rows_is_sent_once() -> None:
@@ -208,7 +208,7 @@ def test_no_items_are_no_rows_where_rows_have_a_layout() -> None:
 
 
 def test_rows_take_constant_memory_beyond_themselves() -> None:
-    rows = [{"number": 1, "text": "x" * 100}] * 200_000
+    rows: Any = [{"number": 1, "text": "x" * 100}] * 200_000
     tracemalloc.start()
     try:
         size = sum(map(len, body_of(rows, LAYOUT).open()))

@@ -16,7 +16,7 @@ from airflow_tds.client.payloads import CHUNK
 from airflow_tds.client.wire import Initiation, Wire
 from airflow_tds.local import Service
 
-SOON = {"poll_interval": 0.05, "timeout": 60.0}
+SOON: dict[str, Any] = {"poll_interval": 0.05, "timeout": 60.0}
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "zip": "0123", "name": "Ada", "born": date(1815, 12, 10)},
     {"id": 2, "zip": "", "name": None, "born": None},

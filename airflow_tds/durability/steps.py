@@ -166,7 +166,11 @@ class Once(ABC):
         """Say what is known and the ways on; a doubt about a finished write is stored first."""
         if found.doubt:
             record = self._save(record, "doubt")
-        may = "may still be applied" if found.may_still_apply else "can not be applied any more"
+        may = (
+            "may still be applied: until that is settled, clearing without the record can write it twice"
+            if found.may_still_apply
+            else "can not be applied any more"
+        )
         text = (
             f"It cannot be known whether {record.op} on table {record.table_id} was applied: {found.why}."
             f" Nothing more was written. Job: {record.job_id or 'none'}; phase: {record.phase};"

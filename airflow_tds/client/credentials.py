@@ -18,7 +18,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request, TokenUrl
 from airflow_tds.client.payloads import body_of
 
-__all__ = ["ApiKey", "Basic", "Bearer", "ClientCredentials", "Credentials"]
+__all__ = ["ApiKey", "Basic", "Bearer", "ClientCredentials", "Credentials", "Together"]
 
 #: A token is renewed this many seconds before it ends; a short one only after nine tenths of its life.
 RENEWED_BEFORE = 60.0
@@ -205,6 +205,40 @@ class ClientCredentials(Credentials):
         if used == self.fields():
             self._token = ""
         return True
+
+
+class Together(Credentials):
+    """Several credentials at once, each in header fields of its own.
+
+    Args:
+        *several: Such as `Bearer(...)` and `ApiKey(...)`.
+
+    Raises:
+        ValidationFailed: Two of them claim one header field.
+    """
+
+    def __init__(self, *several: Credentials) -> None:
+        self._several = several
+        names = [name.lower() for one in several for name in one.fields()]
+        if len({*names}) < len(names):
+            raise errors.ValidationFailed("two credentials claim one header field")
+
+    def fields(self) -> Mapping[str, str]:
+        """Give all header fields."""
+        return {name: value for one in self._several for name, value in one.fields().items()}
+
+    def renewal(self, now: float) -> Request | None:
+        """Say what to send for the first that has run out."""
+        return next((asked for one in self._several if (asked := one.renewal(now)) is not None), None)
+
+    def renew(self, reply: Reply, now: float) -> None:
+        """Give the answer to the one that asked."""
+        next(one for one in self._several if one.renewal(now) is not None).renew(reply, now)
+
+    def drop(self, used: Mapping[str, str]) -> bool:
+        """Tell each which of its own fields did not let it in."""
+        told = [one.drop({name: used[name] for name in one.fields() if name in used}) for one in self._several]
+        return any(told)
 
 
 def _word(name: str, text: str) -> str:

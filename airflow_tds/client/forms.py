@@ -25,6 +25,8 @@ LATER_WRITES = "PATCH /tables/{table_id}/data"
 #: Sets of overrides that have a name.
 PROFILES: Mapping[str, Mapping[str, Any]] = {"routes": {}, "patch": {"overwrite": LATER_WRITES, "upsert": LATER_WRITES}}
 
+#: The name of a header; empty for none.
+_HEADER = r"^[A-Za-z0-9-]*$"
 #: A JSON pointer; empty for the whole document.
 _POINTER = r"^(/[^/]+)*$"
 Pointers = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -73,7 +75,7 @@ class Forms(BaseModel):
 
     headers: Mapping[str, str] = {}
     put_headers: Mapping[str, str] = {}
-    idempotency_header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
+    idempotency_header: str = Field(default="", pattern=_HEADER)
     format_tokens: Mapping[str, str] = {}
     mode_tokens: Mapping[str, str] = {}
     media_types: Mapping[str, str] = {
@@ -107,10 +109,13 @@ class Forms(BaseModel):
     failed: Pointers = ("FAILED",)
     no_data_statuses: tuple[str, ...] = ()
 
+    page_layout: Literal["document", "lines"] = "document"
     items: Pointers = ("/items",)
     columns: Pointers = ()
     total_count: Pointers = ("/metadata/total_count",)
     has_next: Pointers = ("/metadata/has_next",)
+    total_count_header: str = Field(default="", pattern=_HEADER)
+    has_next_header: str = Field(default="", pattern=_HEADER)
     etag: Pointers = ("/etag",)
     etag_header: str = "ETag"
 
@@ -140,6 +145,12 @@ class Forms(BaseModel):
             alike = seen.setdefault((write.method, write.path, *sorted(write.headers.items())), name)
             if alike != name and not (write.carries("update_mode") and getattr(self, alike).carries("update_mode")):
                 raise ValueError(f"{alike} and {name} share a route, so update_mode needs a place on both")
+        return self
+
+    @model_validator(mode="after")
+    def _tell_where_a_page_says_more(self) -> Self:
+        if self.page_layout == "lines" and (self.columns or not self.has_next_header):
+            raise ValueError("with the page_layout lines, has_next_header is needed, and columns have no place")
         return self
 
     @model_validator(mode="after")

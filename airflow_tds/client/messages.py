@@ -19,6 +19,8 @@ __all__ = ["Repeat", "Reply", "Request", "SecretUrl", "TokenUrl"]
 #: Parameters that stores sign with: S3, GCS, Azure, CloudFront and their kin.
 _SIGNS = re.compile("sig|token|credential|secret|policy|hmac|key", re.IGNORECASE)
 
+#: A job, statistics, or the start of something have a few hundred bytes; what has more than this is none of them.
+LARGEST_ANSWER = 16 * 1024 * 1024
 Repeat = Literal["always", "if_unsent", "never"]
 
 
@@ -81,6 +83,7 @@ class Request:
         body: A payload to send; None for none.
         sink: What a successful reply's body is poured into; None keeps it in the reply.
         limit: Seconds that the whole request may take; None for no limit beyond the socket's own.
+        largest: Bytes that a successful reply without sink may have; a longer one is refused.
     """
 
     operation: str
@@ -93,6 +96,7 @@ class Request:
     body: Body | None = None
     sink: Download | None = None
     limit: float | None = None
+    largest: int = LARGEST_ANSWER
 
 
 @dataclass(frozen=True)

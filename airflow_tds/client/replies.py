@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ __all__ = [
     "find",
     "fit",
     "lifetime_in",
+    "lines_of",
     "model_of",
     "moment_of",
     "put_headers",
@@ -63,6 +65,12 @@ def document_of(reply: Reply, operation: str) -> Any:
             f"{operation}: HTTP {reply.status} with {len(reply.content)} bytes{kind and f' of {kind}'} that are no JSON"
             "; does the address lead to the service?"
         ) from None
+
+
+def lines_of(reply: Reply, operation: str) -> list[Any]:
+    """Read a reply's JSON values, one a line; a blank line is none."""
+    lines = (replace(reply, content=line) for line in reply.content.split(b"\n") if line.strip())
+    return [document_of(line, operation) for line in lines]
 
 
 def record_of(reply: Reply, operation: str) -> Any:

@@ -132,8 +132,9 @@ SILENCES = (
     Silence(
         "§2.4",
         "Layout of a JSON page",
-        ("items", "columns", "total_count", "has_next"),
-        "the names of §2.4; with a place for `columns`, rows are lists of values",
+        ("page_layout", "items", "columns", "total_count", "has_next", "total_count_header", "has_next_header"),
+        "the names of §2.4; with a place for `columns`, rows are lists of values; with the layout `lines`, each line is"
+        " a row and headers tell the rest",
     ),
     Silence(
         "§2.6",

@@ -39,6 +39,7 @@ from airflow_tds.client.replies import (
     find,
     fit,
     lifetime_in,
+    lines_of,
     model_of,
     moment_of,
     put_headers,
@@ -56,8 +57,9 @@ __all__ = ["LARGEST_PAGE", "PROFILES", "Initiation", "Poll", "Route", "Wire", "W
 
 WriteOperation = Literal["upload", "append", "overwrite", "upsert"]
 
-#: The most rows that one page may hold, §8.
+#: The most rows that one page may hold, §8; and the most bytes, 6.5 KiB a row.
 LARGEST_PAGE = 10_000
+LARGEST_PAGE_BYTES = 64 * 1024 * 1024
 #: The media type of a format that has none.
 UNKNOWN_MEDIA = "application/octet-stream"
 #: "The table has not changed", §4.2 rule 3.
@@ -248,7 +250,7 @@ class Wire(Forms):
             "etag": etag or None,
             "format": self._format(self.query_json, "json"),
         }
-        return self._to_table("query_json", table_id, inputs)
+        return replace(self._to_table("query_json", table_id, inputs), largest=LARGEST_PAGE_BYTES)
 
     def delete_request(self, table_id: str, filters: Filters) -> Request:
         """Ask for the rows that match all filters to be deleted, §4.2 rule 5.
@@ -418,17 +420,23 @@ class Wire(Forms):
         """Read a page; None when nothing has changed (304). Rows are handed on as they are, unchecked."""
         if reply.status == NOT_MODIFIED:
             return None
-        document = document_of(reply, "query")
-        items = find(document, self.items, "query")
+        document = lines_of(reply, "query") if self.page_layout == "lines" else document_of(reply, "query")
+        items = document if self.page_layout == "lines" else find(document, self.items, "query")
         if not isinstance(items, list):
             raise errors.UnexpectedReply("query: the reply holds no list of items", field="items")
         said = at(document, "/metadata")
-        counted = {name: find(document, getattr(self, name), "query") for name in ("total_count", "has_next")}
+        counted = {name: self._counted(reply, document, name) for name in ("total_count", "has_next")}
         metadata = model_of(PageMetadata, {**(said if isinstance(said, dict) else {}), **counted}, "query, metadata")
         etag = find(document, self.etag, "query")
         if not isinstance(etag, str):
             etag = reply.headers.get(self.etag_header.lower(), "").removeprefix("W/").strip('"')
         return QueryResponse.model_construct(items=self._rows(document, items), metadata=metadata, etag=etag)
+
+    def _counted(self, reply: Reply, document: Any, name: str) -> Any:
+        """Read what a page says of itself: in its document, or in a header."""
+        header: str = getattr(self, f"{name}_header")
+        told = reply.headers.get(header.lower()) if header else None
+        return find(document, getattr(self, name), "query") if told is None else told
 
     def _rows(self, document: Any, items: list[Any]) -> list[Any]:
         """Give rows as objects; where columns have a place of their own, each row is a list of values."""
@@ -568,7 +576,8 @@ class Wire(Forms):
         if request.operation in ("overwrite", "upsert"):
             text += (
                 f'. If the service takes every later write at {LATER_WRITES}, the setting "wire": "patch" says so;'
-                " a service that ignores update_mode would then append: try it on a scratch table first"
+                " a service that ignores update_mode would then append: prove it first, by"
+                " airflow-tds doctor --scratch-table TABLE"
             )
         return errors.WireMismatch(
             text, operation=request.operation, status=error.status, body=error.body, request_id=error.request_id

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from airflow_tds.client import errors
 from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT, TRANSFER_TRIES, Calls
+from airflow_tds.client.conditions import Conditions
 from airflow_tds.client.filters import Filters
 from airflow_tds.client.messages import Reply, Request
 from airflow_tds.client.models import DataJobResponse
@@ -532,19 +533,44 @@ class Writes(Calls):
         )
         return await self._completed(watch, job_id)
 
-    async def delete_rows(self, table_id: str, filters: Filters) -> None:
-        """Delete the rows that match all filters, §4.2 rule 5.
+    async def delete_rows(
+        self,
+        table_id: str,
+        filters: Filters,
+        *,
+        wait_for_snapshot: bool = False,
+        timeout: float = TIMEOUT,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> None:
+        """Delete the rows that match all filters, §4.2 rule 5; taken to be in effect with the answer (assumed).
 
         Args:
             table_id: The table.
             filters: One simple filter or several, which combine with AND: `"age:lt:18"`, `col("age") < 18`, or
                 a list of them. At least one.
+            wait_for_snapshot: True to wait until `info` tells another snapshot, for a service that deletes later.
+                Unfit where no row may match: a service that then makes no snapshot is waited for in vain.
+            timeout: With `wait_for_snapshot`: seconds from now after which waiting ends.
+            poll_interval: With `wait_for_snapshot`: seconds between two reads of the statistics, at most.
 
         Raises:
             ValidationFailed: There is no filter, or one that cannot be written as a simple filter.
             TableNotFound: There is no such table.
+            UnexpectedReply: With `wait_for_snapshot`: the service tells no snapshot; nothing was deleted.
+            WaitTimedOut: The snapshot is the same after the timeout.
         """
-        await self._call(self.wire.delete_request(table_id, filters))
+        request = self.wire.delete_request(table_id, filters)
+        if not wait_for_snapshot:
+            await self._call(request)
+            return
+        watch = self._watch(timeout, poll_interval)
+        before = (await self.info(table_id)).snapshot_id
+        if before is None:
+            text = f"delete_rows, table {table_id}: info tells no snapshot_id, so wait_for_snapshot cannot be kept"
+            raise errors.UnexpectedReply(text, field="snapshot_id")
+        await self._call(request)
+        changed = Conditions(changed_from=before).to_text()
+        await self._awaited(replace(watch, kind="table", subject=table_id, conditions=changed))
 
     async def truncate(self, table_id: str) -> None:
         """Ask for all rows of a table to be removed; it takes effect later, §3.1.

@@ -567,3 +567,43 @@ def test_a_map_of_ones_own_is_used(scripted: Any, run: Run) -> None:
     run(client.get_job("j"))
 
     assert runtime.lines == ["GET /jobs/j/status"]
+
+
+# ---- deleting, where it takes effect later
+
+
+def snapshot(number: str | None) -> Reply:
+    return answer({"row_count": 1, "snapshot_id": number})
+
+
+def test_a_deletion_is_waited_for_by_the_snapshot_where_that_is_asked_for(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(snapshot("s1"), Reply(204), snapshot("s1"), snapshot("s1"), snapshot("s2"))
+
+    run(client.delete_rows("t", "a:eq:1", wait_for_snapshot=True))
+
+    assert [line.rpartition("/")[2] for line in runtime.lines] == ["info", "delete", "info", "info", "info"]
+
+
+def test_a_deletion_that_makes_no_snapshot_times_out(scripted: Any, run: Run) -> None:
+    _, client = scripted(snapshot("s1"), Reply(204), *[snapshot("s1")] * 20)
+
+    with pytest.raises(errors.WaitTimedOut, match="table t"):
+        run(client.delete_rows("t", "a:eq:1", wait_for_snapshot=True, timeout=10.0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"filters": "a:eq:1"}, errors.UnexpectedReply),
+        ({"filters": []}, errors.ValidationFailed),
+        ({"filters": "a:eq:1", "timeout": 0}, errors.ValidationFailed),
+    ],
+)
+def test_a_deletion_that_cannot_be_waited_for_is_not_asked_for(
+    scripted: Any, run: Run, arguments: Any, kind: type[Exception]
+) -> None:
+    runtime, client = scripted(snapshot(None))
+
+    with pytest.raises(kind):
+        run(client.delete_rows("t", **arguments, wait_for_snapshot=True))
+    assert not [line for line in runtime.lines if line.startswith("POST")]

@@ -16,7 +16,7 @@ from sending import send_aiohttp, send_async, send_blocking, send_httpx
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access
 from airflow_tds.client.client import AsyncTableClient, TableClient
-from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials, Credentials
+from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials, Credentials, Together
 from airflow_tds.client.downloads import Download
 from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.messages import Reply, Request, SecretUrl, TokenUrl
@@ -331,3 +331,39 @@ def test_netrc_is_not_read(
     send(Access(server.url), INFO)
 
     assert "authorization" not in server.seen[0].headers
+
+
+# ---- several at once
+
+
+def test_several_credentials_go_along_each_in_its_header(server: Any, answer: Any, send: Send) -> None:
+    server.answers = [answer()]
+
+    send(Access(server.url, Together(Bearer(CANARY), ApiKey("k3y", "X-Account"), ApiKey("4pp", "X-App"))), INFO)
+
+    headers = server.seen[0].headers
+    found = [headers[name] for name in ("authorization", "x-account", "x-app")]
+    assert found == [f"Bearer {CANARY}", "k3y", "4pp"]
+
+
+def test_two_credentials_for_one_header_are_refused() -> None:
+    with pytest.raises(errors.ValidationFailed, match="claim one header field"):
+        Together(ApiKey("a", "X-Key"), ApiKey("b", "x-key"))
+
+
+def test_one_of_several_credentials_is_renewed_and_the_others_stay(server: Any, answer: Any, send: Send) -> None:
+    server.answers = [token(answer), answer(401), token(answer, "t2"), answer()]
+
+    [reply] = send(Access(server.url, Together(ApiKey("k3y", "X-Account"), oauth(server.url))), INFO)
+
+    assert (reply.status, sent(server)) == (200, ["Bearer t1", "Bearer t2"])
+    assert [seen.headers.get("x-account") for seen in server.seen] == [None, "k3y", None, "k3y"]
+
+
+def test_several_credentials_that_cannot_be_renewed_are_not_tried_again(server: Any, answer: Any, send: Send) -> None:
+    server.answers = [answer(401)]
+
+    [reply] = send(Access(server.url, Together(Bearer(CANARY), ApiKey("k3y"))), INFO)
+
+    assert (reply.status, len(server.seen)) == (401, 1)
+    assert CANARY not in repr(Together(Bearer(CANARY)))

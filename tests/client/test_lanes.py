@@ -7,6 +7,7 @@ import io
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from airflow_tds.client import errors
 from airflow_tds.client.access import Access, Timeouts, Tls
 from airflow_tds.client.credentials import Bearer
 from airflow_tds.client.downloads import Download
-from airflow_tds.client.http import incoming
 from airflow_tds.client.http.lanes import Lane, Over
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 
@@ -100,14 +100,11 @@ def test_a_lane_reads_no_more_of_an_error_page_than_its_beginning(server: Any, a
     assert len(read(Access(server.url), INFO).content) < 1 << 20
 
 
-def test_a_lane_refuses_an_answer_without_end(
-    server: Any, answer: Any, read: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incoming, "LARGEST_ANSWER", 1000)
+def test_a_lane_refuses_an_answer_without_end(server: Any, answer: Any, read: Read) -> None:
     server.answers = [answer(200, b"x" * 1001)]
 
     with pytest.raises(errors.UnexpectedReply, match="more than 1000 bytes"):
-        read(Access(server.url), INFO)
+        read(Access(server.url), replace(INFO, largest=1000))
 
 
 def test_a_lane_decodes_nothing(server: Any, answer: Any, read: Read) -> None:

@@ -21,6 +21,8 @@ from airflow_tds.client.wire import Wire
 
 SETTING = json.loads((Path(__file__).parents[1] / "support" / "other_wire.json").read_text())
 WIRE = Wire.from_setting(SETTING)
+#: What excludes a form of the first: rows as lines have no columns, and jobs are polled in one way or the other.
+SECOND = Wire.from_setting(SETTING | {"poll_by": "get_job", "page_layout": "lines", "columns": []})
 FIRST = b"id,name\n1,a\n2,b\n"
 SOON = {"timeout": 20.0, "poll_interval": 0.01}
 SHORT = {"timeout": 0.5, "poll_interval": 0.01}
@@ -48,14 +50,14 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(face: str, url: str, key: str = KEY) -> AsyncIterator[Caller]:
+async def calling(face: str, url: str, key: str = KEY, wire: Wire = WIRE) -> AsyncIterator[Caller]:
     """Give a client that was told nothing but settings."""
     credentials = ApiKey(key, KEY_HEADER)
     if face == "blocking":
-        with TableClient(url, credentials=credentials, wire=WIRE) as client:
+        with TableClient(url, credentials=credentials, wire=wire) as client:
             yield Caller(client)
     else:
-        async with AsyncTableClient(url, credentials=credentials, wire=WIRE) as aclient:
+        async with AsyncTableClient(url, credentials=credentials, wire=wire) as aclient:
             yield Caller(aclient)
 
 
@@ -76,7 +78,9 @@ def play(face: str, other: OtherService) -> Callable[[Scenario], None]:
 def test_every_assumed_form_is_set_otherwise() -> None:
     default = Wire()
 
-    assert {name for name in Wire.model_fields if getattr(WIRE, name) == getattr(default, name)} == {"poll_by"}
+    same = {name for name in Wire.model_fields if getattr(WIRE, name) == getattr(default, name)}
+    assert same == {"poll_by", "page_layout"}
+    assert not [name for name in same if getattr(SECOND, name) == getattr(default, name)]
 
 
 def test_every_write(play: Any, other: OtherService) -> None:
@@ -146,6 +150,36 @@ def test_pages(play: Any) -> None:
         assert await call.rows("u", page_size=1) == [{"id": "1", "city": "x"}, {"id": "2", "city": "y"}]
 
     play(scenario)
+
+
+def test_pages_of_lines(face: str, other: OtherService) -> None:
+    other.lines_of_rows = True
+
+    async def scenario() -> None:
+        async with calling(face, other.url, wire=SECOND) as call:
+            page = await call("query", "u", limit=1)
+            assert (page.items, page.etag) == ([{"id": "1", "city": "x"}], "v1")
+            assert (page.metadata.total_count, page.metadata.has_next) == (2, True)
+            assert await call.rows("u", page_size=1) == [{"id": "1", "city": "x"}, {"id": "2", "city": "y"}]
+            assert (await call("query", "t")).items == []
+
+    asyncio.run(scenario())
+
+
+def test_a_query_whose_record_tells_how_it_stands(face: str, other: OtherService, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with calling(face, other.url, wire=SECOND) as call:
+            assert await call("query", "u", filters="id:eq:1", format="csv", **SOON) == b"id,city\n1,x\n"
+            job_id = await call("submit_query", "u", format="csv")
+            path = await call("poll_download_to", job_id, tmp_path / "r", **SOON)
+            assert path.read_bytes() == b"id,city\n1,x\n2,y\n"
+            with pytest.raises(errors.JobFailed, match="no column x"):
+                await call("cross_query", {"table_id": "u", "select": ["x"]}, **SOON)
+
+    asyncio.run(scenario())
+    looks = [line for line in other.lines if "/tickets?" in line]
+    files = [line for line in other.lines if line.endswith("/file")]
+    assert len(looks) > len(files) == 2
 
 
 def test_queries_into_files(play: Any, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import io
 import random
 import socket
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,11 +17,11 @@ import pytest
 from sending import send_async, send_blocking
 
 from airflow_tds.client import errors
-from airflow_tds.client.access import Access, Tls
+from airflow_tds.client.access import Access, Timeouts, Tls
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.credentials import Bearer
 from airflow_tds.client.downloads import Download
-from airflow_tds.client.http import connections, incoming, written
+from airflow_tds.client.http import connections, written
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.runtime import AsyncRuntime, BlockingRuntime, finish
@@ -283,14 +285,32 @@ def test_an_error_of_the_store_is_kept_out_of_the_sink(server: Any, answer: Any,
     assert (reply.status, reply.content, sink.getvalue()) == (403, b"<Code>AccessDenied</Code>", b"")
 
 
-def test_an_answer_without_end_is_refused(
-    server: Any, answer: Any, send: Send, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incoming, "LARGEST_ANSWER", 1000)
-    server.answers = [answer(200, b"x" * 1001)]
+@pytest.mark.parametrize(("largest", "text"), [(1000, "more than 1000 bytes$"), (17 << 20, "fewer rows at once$")])
+def test_an_answer_without_end_is_refused(server: Any, answer: Any, send: Send, largest: int, text: str) -> None:
+    server.answers = [answer(200, bytes(largest + 1))]
 
-    with pytest.raises(errors.UnexpectedReply, match="more than 1000 bytes"):
+    with pytest.raises(errors.UnexpectedReply, match=text):
+        send(Access(server.url), replace(get(), largest=largest))
+
+
+def test_a_failure_names_the_request_as_the_service_knows_it(server: Any, send: Send) -> None:
+    server.answers = [b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\ncut"]
+
+    with pytest.raises(errors.TransportFailed) as raised:
         send(Access(server.url), get())
+    assert str(raised.value).endswith(f"(request {server.seen[0].headers['x-request-id']})")
+
+
+def test_a_payload_that_goes_to_the_service_itself_has_a_store_s_time(server: Any, answer: Any, send: Send) -> None:
+    def late() -> bytes:
+        time.sleep(0.6)
+        return bytes(answer())
+
+    server.answers = [late]
+    patience = Timeouts(read=0.2, commit=60.0)
+    direct = Request("append", "table t", "POST", "/tables/t/data", body=body_of(b"a\n1\n"))
+
+    assert [reply.status for reply in send(Access(server.url, timeouts=patience), direct)] == [200]
 
 
 def test_of_an_error_page_only_its_beginning_is_read(server: Any, answer: Any, send: Send) -> None:

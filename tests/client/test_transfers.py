@@ -5,13 +5,14 @@ import io
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_tds.client import errors, progress, runtime
+from airflow_tds.client import errors, progress, queries, runtime
 from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.downloads import Download
@@ -19,7 +20,7 @@ from airflow_tds.client.http import incoming
 from airflow_tds.client.messages import SecretUrl
 from airflow_tds.client.payloads import CHUNK, Body, body_of
 from airflow_tds.client.progress import Meter, Progress
-from airflow_tds.client.wire import Initiation
+from airflow_tds.client.wire import Initiation, Wire
 
 Fetch = Callable[..., bytes]
 ETAG = 'ETag: "v1"'
@@ -424,6 +425,25 @@ def test_the_time_of_source_and_sink_is_not_held_against_the_network(clock: Call
         meter.count(1000)
 
 
+def test_a_store_that_drips_is_given_up(
+    server: Any, answer: Any, ready: bytes, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "RATE_WINDOW", 0.2)
+    monkeypatch.setattr(queries, "TRANSFER_TRIES", 2)
+
+    def drip() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 X\r\nContent-Length: 1000000\r\n\r\n"
+        while True:
+            time.sleep(0.01)
+            yield b"x"
+
+    server.answers = [ready, drip, ready, drip]
+
+    with pytest.raises(errors.TransportFailed, match=r"less than the minimum rate of 64\.0 KiB/s"):
+        fetch(server, timeouts=Timeouts(minimum_rate=65536))
+    assert len(asked(server)) == 2
+
+
 # ---- progress
 
 
@@ -529,3 +549,13 @@ def test_an_empty_transfer_is_done_and_has_no_rate_yet() -> None:
     Meter("put", "job j", total=0, report=seen.append).end()
 
     assert seen[0].share == 1.0
+
+
+def test_a_payload_that_goes_to_the_service_itself_is_reported_too(server: Any, answer: Any) -> None:
+    server.answers = [answer(200, b'{"job_id": "j1"}')]
+    wire = Wire.from_setting({"append": {"strategy": "direct"}})
+    seen: list[Progress] = []
+    with TableClient(server.url, wire=wire, progress=seen.append) as client:
+        client.submit_append("t", b"abc")
+
+    assert (seen[-1].operation, seen[-1].done, seen[-1].share) == ("append", 3, 1.0)

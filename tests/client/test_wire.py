@@ -14,6 +14,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.messages import Reply, Request, SecretUrl
 from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.payloads import Body, body_of
+from airflow_tds.client.rows import RowLayout
 from airflow_tds.client.wire import Initiation, Route, Wire, retry_after
 
 WIRE = Wire()
@@ -716,3 +717,75 @@ def test_a_secret_url_shows_its_host_only() -> None:
 def test_a_secret_url_cannot_be_stored() -> None:
     with pytest.raises(TypeError, match="must not be stored"):
         pickle.dumps(SecretUrl(URL))
+
+
+# ---- pages as lines
+
+
+LINES = Wire.from_setting({"page_layout": "lines", "total_count_header": "X-Total", "has_next_header": "X-More"})
+
+
+def lines(content: bytes, **headers: str) -> Reply:
+    return Reply(200, headers, content)
+
+
+def test_a_page_may_be_lines_and_its_headers_tell_the_rest() -> None:
+    reply = lines(b'{"a": 1}\n\n{"a": "x\\ny"}\n', **{"x-total": "7", "x-more": "true", "etag": '"v1"'})
+
+    page = LINES.read_page(reply)
+
+    assert page is not None
+    assert (page.items, page.etag) == ([{"a": 1}, {"a": "x\ny"}], "v1")
+    assert (page.metadata.total_count, page.metadata.has_next) == (7, True)
+
+
+def test_a_page_of_no_lines_has_no_rows() -> None:
+    page = LINES.read_page(lines(b"", **{"x-more": "false"}))
+
+    assert page is not None
+    assert (page.items, page.metadata.total_count, page.metadata.has_next) == ([], None, False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "text"),
+    [
+        (lines(b'{"a": 1}\n{"a"', **{"x-more": "true"}), errors.UnreadableReply, "no JSON"),
+        (lines(b'{"a": 1}\n'), errors.UnexpectedReply, "has_next"),
+    ],
+)
+def test_lines_that_are_cut_or_do_not_tell_whether_more_follow_are_an_error(
+    reply: Reply, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        LINES.read_page(reply)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"page_layout": "lines"}, "has_next_header is needed"),
+        ({"page_layout": "lines", "has_next_header": "X-More", "columns": "/c"}, "columns have no place"),
+        ({"row_layout": "columns"}, "such as /rows and /columns"),
+        ({"row_layout": "columns", "rows_at": "/a/b", "columns_at": "/a"}, "such as /rows and /columns"),
+        ({"rows_at": "rows"}, "rows_at"),
+        ({"has_next_header": "X: y"}, "has_next_header"),
+    ],
+)
+def test_layouts_that_cannot_be_are_refused(setting: dict[str, Any], text: str) -> None:
+    with pytest.raises(errors.ValidationFailed, match=text):
+        Wire.from_setting(setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "data_format", "expected"),
+    [
+        ({}, "json", RowLayout("records", (), ("columns",))),
+        ({"rows_at": "/a/r~1s"}, "json", RowLayout("records", ("a", "r/s"), ("columns",))),
+        ({"row_layout": "lines"}, "json", RowLayout("lines")),
+        ({}, "ndjson", RowLayout("lines")),
+        ({}, "csv", RowLayout("csv")),
+        ({}, "parquet", None),
+    ],
+)
+def test_how_rows_are_laid_out(setting: dict[str, Any], data_format: str, expected: RowLayout | None) -> None:
+    assert Wire.from_setting(setting).row_layout_of(data_format) == expected

@@ -96,6 +96,7 @@ class OtherService:
     staged: dict[str, bytes] = field(default_factory=dict)
     waiting: dict[str, Ticket] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    lines_of_rows: bool = False
     origin: str = ""
 
     @property
@@ -338,12 +339,11 @@ class Handler(BaseHTTPRequestHandler):
         skip = int(asked.one("skip")) if "skip" in asked.query else 0
         take = int(asked.one("take")) if "take" in asked.query else 1000
         page = found[skip : skip + take]
-        document = {
-            "table": {"head": sheet.columns, "body": [list(row.values()) for row in page]},
-            "all": str(len(found)),
-            "more": skip + take < len(found),
-        }
-        return 200, json.dumps(document).encode(), version
+        told = version | {"X-All": str(len(found)), "X-More": json.dumps(skip + take < len(found))}
+        if self.service.lines_of_rows:
+            return 200, "".join(json.dumps(row) + "\n" for row in page).encode(), told
+        document = {"table": {"head": sheet.columns, "body": [list(row.values()) for row in page]}}
+        return 200, json.dumps(document).encode(), told
 
     def _report(self, query: dict[str, Any]) -> dict[str, Any]:
         sheet = self.service.sheet(query["table_id"])

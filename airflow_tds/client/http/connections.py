@@ -26,7 +26,7 @@ from airflow_tds.client.http.incoming import Incoming, arriving, head_of, set_as
 from airflow_tds.client.http.outgoing import outgoing
 from airflow_tds.client.http.redaction import redacted
 from airflow_tds.client.http.written import arguments, check_peer
-from airflow_tds.client.messages import Reply, Request, SecretUrl
+from airflow_tds.client.messages import Reply, Request, SecretUrl, TokenUrl
 from airflow_tds.client.progress import Meter, Report
 
 __all__ = ["AsyncConnections", "Connections", "Reached"]
@@ -115,7 +115,7 @@ class Connections:
                 self._pour(incoming, arriving(response, incoming, guard), request, guard)
                 return incoming.reply()
         except BROKEN as error:
-            failed = failure(request, error)
+            failed = failure(request, error, request_id=request_id)
         raise failed
 
     def _pour(self, incoming: Incoming, pieces: Iterator[Any], request: Request, guard: Guard) -> None:
@@ -139,7 +139,7 @@ class Connections:
             done=sink.received if sink else 0,
             total=sink.total if sink else body.length if body else None,
             minimum_rate=self._access.timeouts.minimum_rate,
-            report=self._report if isinstance(request.target, SecretUrl) else None,
+            report=None if isinstance(request.target, TokenUrl) else self._report,
         )
 
     def _client(self, request: Request) -> httpx.Client:
@@ -192,7 +192,7 @@ class AsyncConnections:
                 async with self._turns, self._client.stream(**asked) as response:
                     return await taken(request, head_of(response), response.aiter_raw(), guard, request_id)
         except BROKEN as error:
-            failed = failure(request, error)
+            failed = failure(request, error, request_id=request_id)
         raise failed
 
     async def close(self) -> None:
@@ -203,7 +203,7 @@ class AsyncConnections:
 
 
 def _options(access: Access, *, stores: bool) -> dict[str, Any]:
-    """Say how a client checks the other side and which proxy it takes; of a store it keeps no cookie."""
+    """Say how a client checks the other side and which proxy it takes; it keeps no cookie."""
     proxy = access.storage_proxy or access.proxy if stores else access.proxy
     named = None if proxy in (None, NO_PROXY) else proxy
     options = {
@@ -211,4 +211,4 @@ def _options(access: Access, *, stores: bool) -> dict[str, Any]:
         "proxy": named,
         "trust_env": proxy is None,  # the environment's proxies; httpx takes no password from netrc by itself
     }
-    return options | ({"cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[]))} if stores else {})
+    return options | {"cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[]))}

@@ -37,7 +37,7 @@ _NO_DISTRUST = (
 
 
 def failure(
-    request: Request, error: Exception, never_left: tuple[type[Exception], ...] = UNSENT
+    request: Request, error: Exception, never_left: tuple[type[Exception], ...] = UNSENT, *, request_id: str = ""
 ) -> errors.TransportFailed:
     """Say what an exception means for the request: whether it can have reached the service.
 
@@ -47,6 +47,7 @@ def failure(
         request: What was sent, or not.
         error: What was raised.
         never_left: What says that it was not sent.
+        request_id: The id that was sent with it; it may stand in the service's log.
     """
     unsent = isinstance(error, never_left)
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
@@ -56,6 +57,8 @@ def failure(
     distrust = _distrust(error, in_handshake=unsent)
     if distrust is not None:
         return errors.TlsFailed(f"{text}: {distrust}", outcome="not_sent")
+    if not unsent and request_id and isinstance(request.target, str):
+        detail += f" (request {request_id})"
     return errors.TransportFailed(text + detail, outcome="not_sent" if unsent else "unknown")
 
 

@@ -16,12 +16,10 @@ import httpx
 
 from airflow_tds.client import errors
 from airflow_tds.client.http.failures import Guard
-from airflow_tds.client.messages import Reply, Request
+from airflow_tds.client.messages import LARGEST_ANSWER, Reply, Request
 
 __all__ = ["Head", "Incoming", "arriving", "head_of", "set_aside", "set_aside_later", "taken"]
 
-#: A control answer (job, info, error) beyond this is refused; results go to a sink and have no cap.
-LARGEST_ANSWER = 64 * 1024 * 1024
 #: Of an answer that says no, this much is read for its text.
 LARGEST_REFUSAL = 64 * 1024
 #: A result of this size or more is read from the socket itself: half the work of httpx's own reader.
@@ -101,6 +99,10 @@ class Incoming:
     def _name(self) -> str:
         return f"{self._request.operation}, {self._request.subject}"
 
+    @property
+    def _less(self) -> str:
+        return "; ask for fewer rows at once" if self._request.largest > LARGEST_ANSWER else ""
+
     def _unexpected(self, what: str) -> errors.UnexpectedReply:
         return errors.UnexpectedReply(f"{self._name}: {what}")
 
@@ -111,8 +113,8 @@ class Incoming:
             self._sink.write(piece)
             return True
         self._kept += piece
-        if self._head.succeeds and len(self._kept) > LARGEST_ANSWER:
-            raise self._unexpected(f"the answer has more than {LARGEST_ANSWER} bytes")
+        if self._head.succeeds and len(self._kept) > self._request.largest:
+            raise self._unexpected(f"the answer has more than {self._request.largest} bytes{self._less}")
         return self._head.succeeds or len(self._kept) <= LARGEST_REFUSAL
 
     def left(self) -> int | None:

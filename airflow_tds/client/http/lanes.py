@@ -115,11 +115,11 @@ class Lane:
             return await self._exchange(request, carrier.written(request, {}, method=request.method), carrier)
 
     async def _exchange(self, request: Request, written: Any, carrier: Carrier) -> Reply:
-        guard = Guard(request, go_on, self._access.timeouts.read)
+        guard, request_id = Guard(request, go_on, self._access.timeouts.read), uuid.uuid4().hex
         try:
-            return await carrier.get(request, written, guard, uuid.uuid4().hex)
+            return await carrier.get(request, written, guard, request_id)
         except carrier.broken as error:
-            failed = failure(request, error, carrier.unsent)
+            failed = failure(request, error, carrier.unsent, request_id=request_id)
         raise failed
 
     async def close(self) -> None:

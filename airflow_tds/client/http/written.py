@@ -17,7 +17,7 @@ import httpx
 from airflow_tds import __version__
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access, is_internal, is_never_store, literal, peer, refused
-from airflow_tds.client.messages import Request, SecretUrl
+from airflow_tds.client.messages import Request, SecretUrl, TokenUrl
 
 __all__ = ["address", "arguments", "check_peer"]
 
@@ -103,7 +103,7 @@ def _fields(request: Request, own: Mapping[str, str], request_id: str) -> httpx.
 def _timeout(access: Access, request: Request) -> httpx.Timeout:
     """Give the socket's patience: no single step takes longer than the whole request may."""
     times = access.timeouts
-    uploads = isinstance(request.target, SecretUrl) and request.body is not None
+    uploads = request.body is not None and not isinstance(request.target, TokenUrl)
     steps = {"connect": times.connect, "read": times.commit if uploads else times.read, "write": times.write}
     limit = float("inf") if request.limit is None else request.limit
     return httpx.Timeout(**{step: min(seconds, limit) for step, seconds in steps.items()}, pool=times.connect)

@@ -26,7 +26,7 @@ from airflow.providers.common.compat.sdk import (
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue
+    from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 
 __all__ = [
     "AirflowFailException",
@@ -39,6 +39,7 @@ __all__ = [
     "Connection",
     "Context",
     "PokeReturnValue",
+    "XComArg",
     "async_connection",
     "clear_number",
     "conf",
@@ -54,8 +55,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what only sensors need when they do: on 2.11 it brings sixteen modules."""
-    if name not in ("BaseSensorOperator", "PokeReturnValue"):
+    """Import what few need when they do: on 2.11 a sensor's base brings sixteen modules."""
+    if name not in ("BaseSensorOperator", "PokeReturnValue", "XComArg"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from airflow.providers.common.compat import sdk
 
@@ -140,11 +141,11 @@ def variables() -> Any:
     return Variable
 
 
-def object_storage(uri: str) -> Any:
+def object_storage(uri: str, conn_id: str | None = None) -> Any:
     """Give Airflow's path of an object, which moved to the task SDK in 3.0."""
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-    return ObjectStoragePath(uri)
+    return ObjectStoragePath(uri, conn_id=conn_id)
 
 
 def clear_number(context: Context) -> int:

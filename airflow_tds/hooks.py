@@ -8,7 +8,7 @@ code.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from airflow_tds.settings import Settings, settings_of
 if TYPE_CHECKING:
     from airflow_tds.client.client import AsyncTableClient, TableClient
     from airflow_tds.client.wire import WriteOperation
+    from airflow_tds.inputs import Data, Rows
 
 __all__ = ["TdsHook", "async_settings"]
 
@@ -76,9 +77,11 @@ class TdsHook(ClientOperations, BaseHook):
         op: WriteOperation,
         table_id: str,
         *,
+        rows: Rows | None = None,
         source: str | os.PathLike[str] | None = None,
-        data: str | bytes | Callable[[], Iterable[bytes]] | None = None,
-        format: str = "csv",  # noqa: A002  # the interface's word
+        source_conn_id: str | None = None,
+        data: Data | None = None,
+        format: str | None = None,  # noqa: A002  # the interface's word
         key_columns: str | Sequence[str] = (),
         slot: str | None = None,
         unknown_length: Literal["spool", "chunked"] = "spool",
@@ -95,9 +98,12 @@ class TdsHook(ClientOperations, BaseHook):
             context: Airflow's, such as `get_current_context()`.
             op: `upload`, `append`, `overwrite` or `upsert`.
             table_id: The table.
-            source: Path of a local file to send; give this or `data`.
-            data: Text, bytes, or a callable that gives chunks of bytes; give this or `source`.
-            format: `csv`, `json` (an array of objects), `ndjson` or `parquet`.
+            rows: A list of mappings of column names to values; give this, `source` or `data`.
+            source: What to send: a local path, or the URI of an object such as `s3://bucket/key`.
+            source_conn_id: The object store's connection; None for the one in the URI, or its default.
+            data: Text, bytes, or a callable that gives chunks of bytes or rows.
+            format: `csv`, `json` (an array of objects), `ndjson` or `parquet`; None for json if there are rows, else
+                csv.
             key_columns: For upsert: a column name or a list of them.
             slot: Which of several writes of one task this is; None means operation and table. It must be the same
                 in every try.
@@ -118,16 +124,21 @@ class TdsHook(ClientOperations, BaseHook):
             WaitTimedOut: The job goes on after the timeout.
             AmbiguousWriteError: It cannot be known whether the write was applied.
         """
-        from airflow_tds.durability import Choices, Source, Write, WriteOnce
+        from airflow_tds.durability import Choices, Write, WriteOnce
+        from airflow_tds.inputs import format_of, source_of
         from airflow_tds.tasks import claim, generation_of, store_of, watch_of
 
         settings, choices = self.settings(), Choices.of(on_clear, on_unknown)
         keys = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
+        data_format = format_of(format, rows)
+        given = source_of(
+            settings.wire(), data_format, rows=rows, source=source, source_conn_id=source_conn_id, data=data
+        )
         write = Write.of(
-            Source(source, data),
+            given,
             op,
             table_id,
-            format,
+            data_format,
             service=settings.base_url,
             key_columns=keys,
             unknown_length=unknown_length,

@@ -73,7 +73,14 @@ def watch_of(timeout: float | None, execution_timeout: timedelta | None, poll_in
 
 
 def store_of(
-    context: Context, log: Log, *, place: str | None, durable: bool, slot: str = "", record: Record | None = None
+    context: Context,
+    log: Log,
+    *,
+    place: str | None,
+    durable: bool,
+    slot: str = "",
+    record: Record | None = None,
+    harmless: bool = False,
 ) -> RecordStore:
     """Find where the record of a task's write is kept.
 
@@ -84,6 +91,7 @@ def store_of(
         durable: Whether to keep a record at all.
         slot: Which of several writes of one task; empty for the only one.
         record: What a deferral carried, where no store keeps it.
+        harmless: Whether a retry that starts anew changes nothing.
     """
     key = f"{RECORD_KEY}.{quote(slot, safe='')}" if slot else RECORD_KEY
     if durable and place:
@@ -92,7 +100,7 @@ def store_of(
     accessor = task_state_store(context) if durable else None
     if accessor is not None:
         return TaskStore(accessor, key, never_expire())
-    if record is None:
+    if record is None and not harmless:
         why = "this Airflow has no task state store (3.3 and later have; store= names another place)"
         log.warning(
             "%s: if this try dies, a retry starts anew and rows may double", why if durable else "durable=False"

@@ -1,12 +1,13 @@
 """A table gets each write once: the record of a write, the decision over it, and the order of its steps.
 
 Rooms, each importing those before it only: `records` (what is stored), `stores` (where), `decisions`
-(pure), `steps` (what all durable work shares), `sources` (what is written), and the work itself: `writes`,
+(pure), `steps` (what all durable work shares), `sources` (what is written), and the work itself: `writes`, `loads`,
 `requests`, `queries`. This file only says what the rest of the house may use.
 """
 
 from airflow_tds.durability.decisions import LEASE_MARGIN, Choices, Policy
-from airflow_tds.durability.queries import QueryOnce
+from airflow_tds.durability.loads import LoadOnce
+from airflow_tds.durability.queries import GivenQuery, QueryOnce
 from airflow_tds.durability.records import Generation, Record, digest
 from airflow_tds.durability.requests import DeleteOnce, TruncateOnce
 from airflow_tds.durability.sources import Source
@@ -21,6 +22,8 @@ __all__ = [
     "Done",
     "FileStore",
     "Generation",
+    "GivenQuery",
+    "LoadOnce",
     "MemoryStore",
     "ObjectStore",
     "Once",

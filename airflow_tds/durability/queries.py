@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Watch
 from airflow_tds.durability.records import Generation, Record
 from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
-from airflow_tds.durability.stores import RecordStore
+from airflow_tds.durability.stores import MemoryStore, RecordStore
 
-__all__ = ["QueryOnce"]
+__all__ = ["GivenQuery", "QueryOnce"]
 
 
 class QueryOnce(Once):
@@ -44,6 +44,7 @@ class QueryOnce(Once):
         super().__init__(client, store, generation, log)
         self._request = request
         self._identity = identity
+        self._content = ""
         self._followed: Record | None = None
 
     def _record(self) -> Record | None:
@@ -56,6 +57,25 @@ class QueryOnce(Once):
     def is_begun(self) -> bool:
         """Say whether an earlier look has started the query."""
         return self._record() is not None
+
+    @property
+    def content(self) -> str:
+        """What an earlier look was to remember; empty for nothing."""
+        record = self._record()
+        return record.content if record else ""
+
+    def remembering(self, content: str) -> Self:
+        """Say what is to be remembered of the table if the query is started, such as its etag."""
+        self._content = content
+        return self
+
+    def begin(self) -> str:
+        """Start the query, unless an earlier look has; the result is left to others.
+
+        Returns:
+            The job's id.
+        """
+        return (self._record() or self._start()).job_id
 
     def is_finished(self) -> bool:
         """Say whether its result was kept."""
@@ -107,4 +127,40 @@ class QueryOnce(Once):
         job_id = self._client.submit_cross_query(self._request)
         self._log.info("query is job %s", job_id)
         table_id = str(self._request.get("table_id", ""))
-        return self._save(Record("query", table_id, self._identity, "", "sent", job_id=job_id), "sent")
+        record = Record("query", table_id, self._identity, self._content, "sent", job_id=job_id)
+        return self._save(record, "sent")
+
+
+class GivenQuery(Once):
+    """A query that something else started: there is nothing to be recorded.
+
+    Args:
+        client: The service.
+        log: Says nothing.
+        job_id: The query's job.
+    """
+
+    def __init__(self, client: TableClient, log: Log, job_id: str) -> None:
+        super().__init__(client, MemoryStore(), Generation(0, 0), log)
+        self.job_id = job_id
+
+    def advance(self, watch: Watch) -> Wait | Done:
+        """Look once.
+
+        Args:
+            watch: Pace and deadline of the wait; its subject is filled in.
+
+        Returns:
+            What to wait for, or the job whose result is ready.
+
+        Raises:
+            JobFailed: The query failed.
+            JobNotFound: There is no such job.
+            WaitTimedOut: The deadline has passed; the query goes on.
+        """
+        query = replace(watch, kind="query", subject=self.job_id)
+        outcome = query.outcome(self._client.look(query), self._now())
+        if outcome is None:
+            return Wait(query)
+        outcome.check()
+        return Done(self.job_id)

@@ -1,15 +1,17 @@
-"""What is written: checked, told apart from other content, and opened; no service and no record."""
+"""What is written: told apart from other content, and opened; no service, no record and no Airflow."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_tds.client import errors
-from airflow_tds.client.payloads import Body, body_of
+from airflow_tds.client.payloads import CHUNK, Body, Payload, Pieces, body_of
+from airflow_tds.client.rows import RowLayout
 from airflow_tds.durability.records import digest
 
 __all__ = ["Source"]
@@ -17,44 +19,75 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """The payload of a write as it was asked for.
+    """The payload of a write as it was asked for; one of the three is given.
 
     Attributes:
-        path: Path of a local file; None if `data` is given.
-        data: Text, bytes, or a callable that gives chunks of bytes; None if `path` is given.
+        path: A local `Path`, or the path of an object, which has `fs` and `path` (as `universal_pathlib` has them).
+        rows: Mappings of column names to values.
+        data: Text, bytes, or a callable that gives chunks of bytes.
+        layout: How rows are written; None for a format in which they are not.
     """
 
-    path: str | os.PathLike[str] | None = None
-    data: str | bytes | Callable[[], Iterable[bytes]] | None = None
-
-    def check(self) -> None:
-        """Return if exactly one is given, and can be sent.
-
-        Raises:
-            ValidationFailed: Otherwise; the text says which.
-        """
-        if (self.path is None) == (self.data is None):
-            raise errors.ValidationFailed("give exactly one of source (a path) and data (text, bytes or a callable)")
-        if self.path is not None and "://" in str(self.path):
-            raise errors.ValidationFailed(f"source is the path of a local file, not {str(self.path).split('?')[0]!r}")
+    path: Any = None
+    rows: Sequence[Any] | None = None
+    data: Payload | None = None
+    layout: RowLayout | None = None
 
     @property
     def origin(self) -> str:
         """Name where the payload comes from, whatever it holds now."""
-        return "data" if self.path is None else str(self.path)
+        if self.path is None:
+            return "data" if self.rows is None else "rows"
+        return str(self.path)
 
     def content(self) -> str:
-        """Hash the payload, or what tells that a file changed; empty for a callable, which tells nothing."""
+        """Hash the payload, or what tells that a file changed; empty where nothing tells.
+
+        Raises:
+            ValidationFailed: Rows that cannot be written.
+        """
         if self.path is not None:
-            known = Path(self.path).stat() if Path(self.path).is_file() else None
-            return digest(known.st_size, known.st_mtime_ns) if known else ""
+            return self._version()
         if callable(self.data):
             return ""
-        data = self.data.encode() if isinstance(self.data, str) else self.data or b""
-        return hashlib.sha256(data).hexdigest()[:16]
+        seen = hashlib.sha256()
+        with closing(self.body().open()) as pieces:
+            for piece in pieces:
+                seen.update(piece)
+        return seen.hexdigest()[:16]
 
     def body(self) -> Body:
-        """Open the payload."""
+        """Open the payload.
+
+        Raises:
+            ValidationFailed: It can not be sent; the text says why.
+        """
+        if isinstance(self.path, Path):
+            return body_of(self.path)
         if self.path is not None:
-            return body_of(Path(self.path))
-        return body_of(self.data if self.data is not None else b"")
+            return self._object()
+        return body_of((self.data or b"") if self.rows is None else self.rows, self.layout)
+
+    def _version(self) -> str:
+        """Tell one version of a file or object from another, without reading it."""
+        try:
+            if not isinstance(self.path, Path):
+                return digest(self.path.fs.size(self.path.path), self.path.fs.checksum(self.path.path))
+            known = self.path.stat()
+        except OSError:
+            return ""
+        return digest(known.st_size, known.st_mtime_ns)
+
+    def _object(self) -> Body:
+        fs, path = self.path.fs, self.path.path
+        try:
+            length = fs.size(path)
+        except FileNotFoundError:
+            raise errors.ValidationFailed(f"there is no object {self.path}") from None
+
+        def again() -> Pieces:
+            with closing(fs.open(path, "rb")) as file:
+                while piece := file.read(CHUNK):
+                    yield piece
+
+        return Body(again, length, replayable=True)

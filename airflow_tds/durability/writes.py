@@ -99,7 +99,6 @@ class Write:
         Raises:
             ValidationFailed: The source can not be sent.
         """
-        source.check()
         identity = digest(service, op, table_id, data_format, key_columns, source.origin)
         known = (op, table_id, data_format, key_columns, identity, source.content(), source.body)
         return cls(*known, unknown_length=unknown_length)
@@ -167,6 +166,15 @@ class WriteOnce(Once):
             "row_count": info.row_count,
             "snapshot_id": info.snapshot_id,
         }
+
+    def hand_over(self) -> Done | None:
+        """Take it for the end that the service has the data; None while that is not certain."""
+        record = known(self._store.load())
+        if record.phase != "sent":
+            return None
+        self._log.info("%s: job %s has its data and is not waited for", record.table_id, record.job_id)
+        self._save(record, "done")
+        return Done(record.job_id)
 
     def _follow(self, record: Record, watch: Watch, attach: Attach | None) -> Wait | Done:
         """Look at the recorded job until there is something to wait for, or the end."""

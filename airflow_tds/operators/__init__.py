@@ -6,11 +6,12 @@ parsed, so nothing heavy is imported.
 """
 
 from airflow_tds.operators.deferring import RESCUES
-from airflow_tds.operators.queries import TdsCrossQueryOperator
+from airflow_tds.operators.queries import TdsCrossQueryOperator, TdsDownloadOperator, TdsQueryOperator
 from airflow_tds.operators.requests import TdsDeleteRowsOperator, TdsTruncateOperator
 from airflow_tds.operators.tables import TdsCheckOperator, TdsTableInfoOperator
 from airflow_tds.operators.writes import (
     TdsAppendOperator,
+    TdsLoadOperator,
     TdsOverwriteOperator,
     TdsUpdateOperator,
     TdsUploadOperator,
@@ -23,7 +24,10 @@ __all__ = [
     "TdsCheckOperator",
     "TdsCrossQueryOperator",
     "TdsDeleteRowsOperator",
+    "TdsDownloadOperator",
+    "TdsLoadOperator",
     "TdsOverwriteOperator",
+    "TdsQueryOperator",
     "TdsTableInfoOperator",
     "TdsTruncateOperator",
     "TdsUpdateOperator",

@@ -8,9 +8,9 @@ stand inside functions. Nothing is read or checked before `execute`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_tds.compat import BaseOperator, Context, conf
 from airflow_tds.operators.deferring import Deferring, carried, carry
@@ -22,11 +22,30 @@ if TYPE_CHECKING:
     from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
     from airflow_tds.settings import Settings
 
-__all__ = ["ChangingOperator", "TdsOperator"]
+__all__ = ["ChangingOperator", "TdsOperator", "Turn"]
 
 #: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
 DEFERRED_INTERVAL = 30.0
 BLOCKING_INTERVAL = 5.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an operator has at hand from its start, or its return from a trigger, until it ends or leaves.
+
+    Attributes:
+        context: Airflow's.
+        settings: The connection's.
+        client: The service.
+        store: The record's.
+        watch: Pace and deadline of the whole wait.
+    """
+
+    context: Context
+    settings: Settings
+    client: TableClient
+    store: RecordStore
+    watch: Watch
 
 
 class TdsOperator(Deferring, BaseOperator):
@@ -108,39 +127,30 @@ class TdsOperator(Deferring, BaseOperator):
         settings = TdsHook(self.tds_conn_id).settings()
         with settings.client() as client:
             self._client = client
-            return self._work(context, settings, client, self._store(context, record), watch)
+            return self._work(Turn(context, settings, client, self._store(context, record), watch))
 
-    def _work(self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch) -> Any:
+    def _work(self, turn: Turn) -> Any:
         raise NotImplementedError
 
-    def _finish(self, context: Context, client: TableClient, store: RecordStore, watch: Watch, once: Once) -> Done:
-        """Take durable work to its end, waiting where it has to."""
+    def _finish(self, turn: Turn, once: Once, leave: Callable[[], Done | None] | None = None) -> Done:
+        """Take durable work to its end, waiting where it has to, or to where it may be left."""
         from airflow_tds.durability import Done
 
         self._once = once
-        while not isinstance(step := once.advance(watch), Done):
-            self._wait(context, client, store, watch, step.watch)
+        while not isinstance(step := once.advance(turn.watch), Done):
+            if leave and (left := leave()) is not None:
+                return left
+            self._wait(turn, step.watch)
         return step
 
-    def _wait(self, context: Context, client: TableClient, store: RecordStore, watch: Watch, wait: Watch) -> None:
-        """Wait here, or leave to wait in the triggerer and never return; what became of it is read afterwards.
-
-        Args:
-            context: Airflow's.
-            client: The service.
-            store: The record's.
-            watch: Pace and deadline of the whole wait.
-            wait: What to wait for now.
-        """
-        if self.deferrable:
-            self._defer(context, store, watch, wait)
-        client.watch(wait)
-
-    def _defer(self, context: Context, store: RecordStore, watch: Watch, wait: Watch) -> NoReturn:
+    def _wait(self, turn: Turn, wait: Watch) -> None:
+        """Wait here, or leave to wait in the triggerer and never return; what became of it is read afterwards."""
         from airflow_tds.durability import MemoryStore
 
-        kept = store.record if isinstance(store, MemoryStore) else None
-        self._leave(context, wait, carry(watch, kept))
+        if self.deferrable:
+            kept = turn.store.record if isinstance(turn.store, MemoryStore) else None
+            self._leave(turn.context, wait, carry(turn.watch, kept))
+        turn.client.watch(wait)
 
     def _store(self, context: Context, record: Record | None) -> RecordStore:
         from airflow_tds.tasks import store_of

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_tds.compat import Context
-from airflow_tds.operators.base import ChangingOperator
+from airflow_tds.operators.base import ChangingOperator, Turn
 
 if TYPE_CHECKING:
-    from airflow_tds.client.client import TableClient
     from airflow_tds.client.filters import Filters
-    from airflow_tds.client.waiting import Watch
-    from airflow_tds.durability import RecordStore
-    from airflow_tds.settings import Settings
 
 __all__ = ["TdsDeleteRowsOperator", "TdsTruncateOperator"]
 
@@ -43,23 +38,21 @@ class TdsTruncateOperator(ChangingOperator):
         super().__init__(**kwargs)
         self.table_id = table_id
 
-    def _work(
-        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
-    ) -> dict[str, Any]:
+    def _work(self, turn: Turn) -> dict[str, Any]:
         from airflow_tds.durability import TruncateOnce, digest
 
-        identity = digest(settings.base_url, "truncate", self.table_id)
+        identity = digest(turn.settings.base_url, "truncate", self.table_id)
         once = TruncateOnce(
-            client,
-            store,
-            self._generation(context),
+            turn.client,
+            turn.store,
+            self._generation(turn.context),
             self.log,
             table_id=self.table_id,
             identity=identity,
             choices=self._choices(),
         )
-        self._finish(context, client, store, watch, once)
-        info = client.info(self.table_id)
+        self._finish(turn, once)
+        info = turn.client.info(self.table_id)
         return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
 
 
@@ -91,23 +84,21 @@ class TdsDeleteRowsOperator(ChangingOperator):
         self.table_id = table_id
         self.filters = filters
 
-    def _work(
-        self, context: Context, settings: Settings, client: TableClient, store: RecordStore, watch: Watch
-    ) -> dict[str, Any]:
+    def _work(self, turn: Turn) -> dict[str, Any]:
         from airflow_tds.client.filters import simple_expressions
         from airflow_tds.durability import DeleteOnce, digest
 
         asked = simple_expressions(self.filters)
         once = DeleteOnce(
-            client,
-            store,
-            self._generation(context),
+            turn.client,
+            turn.store,
+            self._generation(turn.context),
             self.log,
             table_id=self.table_id,
-            identity=digest(settings.base_url, "delete_rows", self.table_id, asked),
+            identity=digest(turn.settings.base_url, "delete_rows", self.table_id, asked),
             filters=asked,
             choices=self._choices(),
         )
-        self._finish(context, client, store, watch, once)
-        info = client.info(self.table_id)
+        self._finish(turn, once)
+        info = turn.client.info(self.table_id)
         return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}

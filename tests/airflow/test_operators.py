@@ -374,10 +374,10 @@ class TestInput:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ({}, "exactly one of source"),
-            ({"source": "/x", "data": "y"}, "exactly one of source"),
+            ({}, "exactly one of rows"),
+            ({"source": "/x", "data": "y"}, "exactly one of rows"),
             ({"source": "/there/is/none.csv"}, "there is no file /there/is/none.csv"),
-            ({"source": "s3://bucket/key?sig=secret"}, "a local file, not 's3://bucket/key'"),
+            ({"source": "s3://bucket/key?sig=secret"}, "no file system is known for s3://"),
             ({"data": ROWS, "format": "xls"}, "format 'xls' is none of"),
             ({"data": ROWS, "timeout": 0}, "seconds above zero"),
             ({"data": ROWS, "on_clear": "never"}, "on_clear is one of auto, resume, new, not 'never'"),
@@ -622,7 +622,7 @@ class TestCrossQuery:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ({"destination": "s3://bucket/key"}, "not in a local directory that exists"),
+            ({"destination": "s3://bucket/key"}, "no file system is known for s3://"),
             ({"destination": "/there/is/none/r.csv"}, "not in a local directory that exists"),
             ({"if_exists": "append"}, "if_exists is fail, replace or skip, not 'append'"),
             ({"request": "{}"}, "request is a mapping as in §2.5, not a str"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 from datetime import timedelta
 from functools import partial
@@ -11,16 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import airflow
+import fsspec  # type: ignore[import-untyped]
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_tds import polling
 from airflow_tds.local import Service
 
-__all__ = ["HAS_STORE", "TaskRun", "connect", "needs_store"]
+__all__ = ["HAS_STORE", "TaskRun", "connect", "needs_store", "objects_in_memory"]
 
 #: Whether this Airflow keeps a task's state over its tries.
 HAS_STORE = tuple(map(int, airflow.__version__.split(".")[:2])) >= (3, 3)
+HAS_SDK = importlib.util.find_spec("airflow.sdk") is not None
 needs_store = pytest.mark.skipif(not HAS_STORE, reason="Airflow keeps a record from 3.3 on")
 
 #: Short leases, so that a test may wait for one.
@@ -120,3 +123,11 @@ class TaskRun:
             raise AssertionError("the trigger ended without an event")
 
         return json.loads(json.dumps(asyncio.run(first())))
+
+
+def objects_in_memory() -> Any:
+    """Let Airflow know `memory://`, an object store of this process, and give its file system."""
+    known = importlib.import_module("airflow.sdk.io.fs" if HAS_SDK else "airflow.io")
+    found = fsspec.filesystem("memory")
+    known._register_filesystems()["memory"] = lambda conn_id, options: found
+    return found

@@ -1,0 +1,140 @@
+"""Where results go: whole or not at all, as a file or as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import objects_in_memory
+
+from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.outputs import Output, output_of
+
+
+@pytest.fixture(params=["file", "object"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place of each kind."""
+    objects_in_memory()
+    return str(tmp_path / "r.csv") if request.param == "file" else f"memory://out/{tmp_path.name}/r.csv"
+
+
+@pytest.fixture
+def names(place: str, tmp_path: Path) -> Callable[[], list[str]]:
+    """What lies beside the result, by name."""
+    folder = f"/out/{tmp_path.name}"
+    store = objects_in_memory()
+
+    def listed() -> list[str]:
+        if "://" not in place:
+            return sorted(path.name for path in tmp_path.iterdir())
+        return (
+            sorted(path.rpartition("/")[2] for path in store.ls(folder, detail=False)) if store.exists(folder) else []
+        )
+
+    return listed
+
+
+def fill(output: Output, text: str) -> None:
+    with output.filling() as file:
+        file.write_text(text)
+
+
+def break_off(output: Output, text: str) -> None:
+    with output.filling() as file:
+        file.write_text(text)
+        file.with_name("none").read_text()
+
+
+def test_a_result_is_in_place_when_it_is_complete(place: str, names: Callable[[], list[str]]) -> None:
+    output = output_of(place, None, "fail")
+    fill(output, "id\n1\n")
+
+    assert (output.exists(), output.size(), output.uri) == (True, 5, place)
+    assert names() == ["r.csv"]
+
+
+def test_a_result_that_breaks_off_leaves_nothing(place: str, names: Callable[[], list[str]]) -> None:
+    output = output_of(place, None, "fail")
+
+    with pytest.raises(FileNotFoundError):
+        break_off(output, "id\n")
+    assert not output.exists()
+    assert names() == []
+
+
+def test_a_result_that_breaks_off_leaves_what_was_there(place: str) -> None:
+    fill(output_of(place, None, "fail"), "old")
+    output = output_of(place, None, "replace")
+
+    with pytest.raises(FileNotFoundError):
+        break_off(output, "newer")
+    assert output.size() == 3
+
+
+def test_a_complete_result_replaces_what_was_there(place: str, names: Callable[[], list[str]]) -> None:
+    fill(output_of(place, None, "fail"), "old")
+    output = output_of(place, None, "replace")
+    fill(output, "newer")
+
+    assert output.size() == 5
+    assert names() == ["r.csv"]
+
+
+def test_what_is_there_is_kept_skipped_or_refused(place: str) -> None:
+    assert not output_of(place, None, "fail").keeps_existing()
+    fill(output_of(place, None, "fail"), "old")
+
+    assert output_of(place, None, "skip").keeps_existing()
+    assert not output_of(place, None, "replace").keeps_existing()
+    with pytest.raises(ValidationFailed, match=r"r\.csv is there; if_exists='replace' or 'skip' allows that"):
+        output_of(place, None, "fail").keeps_existing()
+
+
+def test_what_could_not_be_moved_leaves_no_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    store = objects_in_memory()
+    output = output_of(f"memory://out/{tmp_path.name}/r.csv", None, "fail")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr(store, "mv", refuse)
+    with pytest.raises(PermissionError):
+        fill(output, "id\n")
+    assert store.ls(f"/out/{tmp_path.name}") == []
+
+
+@pytest.mark.parametrize("protocol", ["s3", ("gs", "gcs"), ("s3", "s3a")])
+def test_a_store_in_which_objects_appear_whole_gets_them_under_their_own_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, protocol: Any
+) -> None:
+    store = objects_in_memory()
+    monkeypatch.setattr(type(store), "protocol", protocol)
+    put: list[str] = []
+    monkeypatch.setattr(store, "put_file", lambda local, remote: put.append(remote))
+
+    fill(output_of(f"memory://out/{tmp_path.name}/r.csv", None, "fail"), "id\n")
+
+    assert put == [f"/out/{tmp_path.name}/r.csv"]
+
+
+def test_the_mode_of_a_file_is_the_users(tmp_path: Path) -> None:
+    usual = tmp_path / "usual"
+    usual.touch()
+    fill(output_of(tmp_path / "r.csv", None, "fail"), "id\n")
+
+    assert (tmp_path / "r.csv").stat().st_mode == usual.stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("destination", "if_exists", "text"),
+    [
+        ("/there/is/none/r.csv", "fail", "not in a local directory that exists"),
+        ("s3://bucket/key", "fail", "destination: no file system is known for s3://"),
+        ("r.csv", "append", "if_exists is fail, replace or skip, not 'append'"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(destination: str, if_exists: str, text: str) -> None:
+    with pytest.raises(ValidationFailed, match=text):
+        output_of(destination, None, if_exists)

@@ -245,9 +245,8 @@ table is there, and raises `WireMismatch`, which names the key to set. Nothing f
 - **Strategies** of a write: `initiate_put` (the answer names a job and a presigned URL; then PUT), `put_commit` (a
   presigned URL from the route `presign`; PUT; then the write's own route names the object and answers the job id),
   `direct` (the payload is the body of the write's own request, its format the Content-Type; the rest travels in the
-  query, or where `places` says). The
-  client follows all three. The operators need `initiate_put`, whose job is known before the data is sent, and refuse
-  the others before anything is sent.
+  query, or where `places` says). Client and operators follow all three; after a crash they leave different things
+  unknown ([durability.md](durability.md#what-each-strategy-promises)).
 - What could do harm in silence is refused: filters, keys, limit or offset without a place; a value that holds what
   joins several; two writes on one route without `update_mode`; headers of credentials and of framing.
 - **Profiles** are sets of overrides with a name; `"wire": "patch"` is short for `{"profile": "patch"}`.

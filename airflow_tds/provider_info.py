@@ -62,6 +62,7 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": {
                     "auth": _text("Authentication", "bearer, api_key, basic or oauth2; empty: what the fields imply"),
                     "api_key_header": _text("API key header", "Header field of an API key; default X-API-Key"),
+                    "credential_headers": _secret("Credential headers", "JSON: more header fields and their secrets"),
                     "token_url": _text("Token URL", "Where an OAuth2 token is given for login and password"),
                     "scope": _text("Scope", "What the OAuth2 token is asked for"),
                     "base_path": _text("Base path", "Path before every route, such as /api/v1"),

@@ -37,6 +37,7 @@ EXTRA = (
     "client_key",
     "client_key_password",
     "connect_timeout",
+    "credential_headers",
     "download_timeout",
     "failed_jobs_are_atomic",
     "insecure_tls",
@@ -125,6 +126,23 @@ class Settings:
 
     def credentials(self) -> Credentials | None:
         """Make what lets us in; which kind follows from what is set, unless `auth` names it."""
+        from airflow_tds.client.credentials import ApiKey, Together
+
+        own, more = self._own_credentials(), [ApiKey(key, name) for name, key in self._credential_headers().items()]
+        return Together(*([own] if own else []), *more) if more else own
+
+    def _credential_headers(self) -> dict[str, str]:
+        """Read the secrets that go in header fields of their own."""
+        said = self._extra.get("credential_headers") or {}
+        try:
+            found = json.loads(said) if isinstance(said, str) else said
+        except ValueError:
+            found = None
+        if not isinstance(found, Mapping):
+            raise ValidationFailed("connection extra 'credential_headers' is a mapping of header names to secrets")
+        return {str(name): str(value) for name, value in found.items()}
+
+    def _own_credentials(self) -> Credentials | None:
         from airflow_tds.client import credentials as kinds
 
         if self._secret is None:
@@ -179,6 +197,7 @@ class Settings:
         """
         proxies = [urlsplit(str(self._extra[name])) for name in ("proxy", "storage_proxy") if name in self._extra]
         own = [self._secret, self._extra.get("client_key_password"), *(each.password for each in proxies)]
+        own += self._credential_headers().values()
         logins = {self._login or "", *(each.username or "" for each in proxies)}
         return frozenset(form for secret in own if secret for form in _forms(str(secret), logins))
 
@@ -231,7 +250,8 @@ class Settings:
     def who(self) -> str:
         """Say as whom we ask, without the secret."""
         if self._secret is None:
-            return "nobody: there are no credentials"
+            headers = ", ".join(self._credential_headers())
+            return f"whoever has the {headers}" if headers else "nobody: there are no credentials"
         return self._login or f"whoever has the {'API key' if self._kind() == 'api_key' else 'token'}"
 
 

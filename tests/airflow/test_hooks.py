@@ -132,6 +132,30 @@ def test_an_api_key_goes_into_the_field_that_is_set() -> None:
     assert settings({"api_key_header": "X-Key"}, host="h", password="s").access().credentials.fields() == {"X-Key": "s"}
 
 
+@pytest.mark.parametrize("form", [lambda value: value, json.dumps], ids=["mapping", "JSON"])
+def test_more_header_fields_may_let_us_in(form: Any) -> None:
+    extra = {"credential_headers": form({"X-Account": "4cc", "X-App": "4pp"})}
+
+    assert credentials_of(extra).fields() == {"X-Account": "4cc", "X-App": "4pp"}
+    assert credentials_of(extra, password="s").fields() == {
+        "Authorization": "Bearer s",
+        "X-Account": "4cc",
+        "X-App": "4pp",
+    }
+    assert {"4cc", "4pp"} <= settings(extra, host="h").secrets()
+    assert settings(extra, host="h").who() == "whoever has the X-Account, X-App"
+
+
+def credentials_of(extra: dict[str, Any], **fields: str) -> Any:
+    return settings(extra, host="h", **fields).access().credentials
+
+
+@pytest.mark.parametrize("given", ["not JSON", "[]", 7])
+def test_header_fields_that_are_no_mapping_are_refused(given: Any) -> None:
+    with pytest.raises(ValidationFailed, match="'credential_headers' is a mapping"):
+        settings({"credential_headers": given}, host="h").access()
+
+
 @pytest.mark.parametrize(
     ("extra", "why"),
     [

@@ -64,8 +64,7 @@ def upsert(cursor: DuckDBPyConnection, table: Table, payload: Payload, keys: Seq
     given = _counted(cursor)
     _refuse_repeated_keys(cursor, "payload", keys)
     match = " AND ".join(f"t.{identifier(key)} IS NOT DISTINCT FROM p.{identifier(key)}" for key in keys)
-    hit = _scalar(cursor, f"SELECT count(*) FROM payload p SEMI JOIN {_rows(table)} t ON {match}")
-    gone = _scalar(cursor, f"SELECT count(*) FROM {_rows(table)} t SEMI JOIN payload p ON {match}")
+    hit, gone = _met(cursor, table, keys, match)
     if hit == gone:
         cursor.execute(f"DELETE FROM {_rows(table)} t USING payload p WHERE {match}")
         cursor.execute(f"INSERT INTO {_rows(table)} SELECT * FROM payload")
@@ -125,6 +124,14 @@ def _refuse_repeated_keys(cursor: DuckDBPyConnection, rows: str, keys: Sequence[
         raise BadPayload(f"the payload has {found[0]} rows with the key {key}; a key may be given once")
 
 
+def _met(cursor: DuckDBPyConnection, table: Table, keys: Sequence[str], match: str) -> tuple[int, int]:
+    """Count the payload's rows whose keys the table has already, and the table's rows that have them."""
+    names = ", ".join(f"p.{identifier(key)}" for key in keys)
+    each = f"SELECT count(*) AS n FROM {_rows(table)} t JOIN payload p ON {match} GROUP BY {names}"
+    found = cursor.execute(f"SELECT count(*), coalesce(sum(n), 0) FROM ({each})").fetchone() or (0, 0)
+    return int(found[0]), int(found[1])
+
+
 def _merge(cursor: DuckDBPyConnection, table: Table, match: str) -> None:
     """Update where the table itself holds a key several times: each of the rows, §2.8. Slower."""
     sets = ", ".join(f"{column.quoted} = p.{column.quoted}" for column in table.columns)
@@ -138,7 +145,3 @@ def _merge(cursor: DuckDBPyConnection, table: Table, match: str) -> None:
 def _counted(cursor: DuckDBPyConnection) -> int:
     """Give the number of rows that the last statement wrote."""
     return int((cursor.fetchone() or (0,))[0])
-
-
-def _scalar(cursor: DuckDBPyConnection, query: str) -> int:
-    return int((cursor.execute(query).fetchone() or (0,))[0])

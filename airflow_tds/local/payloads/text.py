@@ -77,6 +77,8 @@ class TextPayload(Payload):
         """
         for limit in (f" LIMIT {_FIRST_ROWS}", ""):
             tried = [column for columns in candidates.values() for column in columns]
+            if not tried:
+                break
             tests = [f"coalesce(bool_or({self._bad(column)}), false)" for column in tried]
             rows = f"(SELECT * FROM {self.reader(names)}{limit})"
             found = cursor.execute(f"SELECT {', '.join([*tests, 'true'])} FROM {rows}").fetchone() or ()

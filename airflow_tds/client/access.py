@@ -223,6 +223,7 @@ def _is_address(url: str, schemes: Sequence[str] = ("http", "https"), *, credent
     try:
         parts = urlsplit(url)
         port = parts.port  # raises beyond 65535; httpx would wrap it around
+        (parts.hostname or "").encode("idna")  # as sockets do: a label has 1 to 63 characters
     except ValueError:
         return False
     plain = url.isascii() and url.isprintable() and not any(c in url for c in " \\#")

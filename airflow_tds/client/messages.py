@@ -42,7 +42,7 @@ class SecretUrl:
 
     def secrets(self) -> set[str]:
         """Give the parts of its query that let somebody in, as they stand there and decoded."""
-        pairs = [pair.partition("=") for pair in urlsplit(self._url).query.split("&")]
+        pairs = [pair.partition("=") for pair in self._url.partition("?")[2].split("&")]
         kept = {value for name, _, value in pairs if _SIGNS.search(name) and value}
         return kept | {unquote_plus(value) for value in kept}
 

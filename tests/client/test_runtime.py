@@ -518,6 +518,8 @@ def test_a_client_survives_any_number_of_cancelled_requests(service: Service, mo
         "http://host:x",
         "http://[host",
         "http://ho st",
+        "http://a..b",
+        "http://" + "a" * 64 + ".com",
         "http://host\n",
         "http://host\\x",
     ],

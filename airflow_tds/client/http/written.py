@@ -45,8 +45,9 @@ def address(access: Access, request: Request) -> str:
 def _kept_as_is(url: str) -> bool:
     """Say whether httpx sends path and query as they are."""
     try:
-        sent = httpx.URL(url).raw_path.decode()
-    except httpx.InvalidURL:
+        parts = httpx.URL(url)
+        sent, _ = parts.raw_path.decode(), parts.host  # which it decodes where it looks for a proxy
+    except (httpx.InvalidURL, UnicodeError):
         return False
     written = url.partition("://")[2][len(urlsplit(url).netloc) :]
     return sent == (written if written.startswith("/") else "/" + written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -57,6 +58,17 @@ def test_the_connection_page_lists_every_extra() -> None:
     page = (ROOT / "docs" / "connection.md").read_text()
 
     assert [name for name in EXTRA if f"| `{name}` |" not in page] == []
+
+
+def test_the_client_page_shows_every_operation() -> None:
+    from airflow_tds.client.client import AsyncTableClient, Operations
+
+    steps = {"initiate", "presign", "send_data", "commit", "submit_direct", "look", "watch", "next_page"}
+    methods = dict(inspect.getmembers(Operations, inspect.iscoroutinefunction)) | vars(AsyncTableClient)
+    operations = {name for name in methods if not name.startswith("_")} - steps
+    examples = "".join(blocks(ROOT / "docs" / "client.md", "python"))
+
+    assert [name for name in sorted(operations) if f".{name}(" not in examples] == []
 
 
 @pytest.mark.parametrize("section", ["Run it", "Test it"])

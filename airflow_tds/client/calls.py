@@ -31,8 +31,14 @@ T = TypeVar("T")
 CALL_TRIES = 3
 TRANSFER_TRIES = 5
 LONGEST_BACKOFF = 20.0
+#: Also botocore's: what repeated calls may cost a client in all, and each costs; one that goes well at once gives 1
+#: back. So a service in trouble is not asked three times as often by everybody.
+BUDGET = 500
+REPEAT_COSTS = 5
 #: A wait rides out an outage: this many reads in a row may fail, about ten minutes with the backoff above.
 WATCH_TRIES = 60
+#: Seconds that a call may take that says nothing else: a service that drips would hold it for ever.
+LONGEST_CALL = 600.0
 #: Without a deadline a `Retry-After` beyond this many seconds ends the call: the caller decides.
 LONGEST_RETRY_AFTER = 300.0
 #: Seconds that one read of a wait gets at least, so that the last one, at the deadline, can be answered.
@@ -79,6 +85,7 @@ class Calls:
         self._runtime = runtime
         self.wire = wire or Wire()
         self._timeouts = timeouts or Timeouts()
+        self._budget = BUDGET
 
     @property
     def transfer_timeout(self) -> float:
@@ -96,21 +103,33 @@ class Calls:
 
         A pause that would pass the deadline ends with it, and nothing more is sent.
         """
-        request = self.wire.keyed(request, uuid.uuid4().hex)
+        limit = LONGEST_CALL if request.limit is None else request.limit
+        request = replace(self.wire.keyed(request, uuid.uuid4().hex), limit=limit)
         for attempt in range(1, tries + 1):
             try:
-                return read(await self._once(request))
+                found = read(await self._once(request))
             except PASSING as failed:
                 wait = backoff(attempt, asked(failed))
-                left = LONGEST_RETRY_AFTER if deadline is None else deadline - self._runtime.now()
-                if attempt == tries or not may_repeat(request, failed) or (deadline is None and wait > left):
+                if attempt == tries or not may_repeat(request, failed) or not self._affords(wait, deadline):
                     raise
-                if wait > left:
+                if deadline is not None and wait > (left := deadline - self._runtime.now()):
                     await self._runtime.pause(max(0.0, left))
                     raise
                 log.warning("%s; again in %.1f s", failed, wait)
+            else:
+                self._budget = min(BUDGET, self._budget + (attempt == 1))
+                return found
             await self._runtime.pause(wait)
         raise AssertionError("unreachable: the last try returns or raises")
+
+    def _affords(self, wait: float, deadline: float | None) -> bool:
+        """Say whether a call may be told again, and take that from the budget; a wait has its deadline instead."""
+        if deadline is not None:
+            return True
+        if wait > LONGEST_RETRY_AFTER or self._budget < REPEAT_COSTS:
+            return False
+        self._budget -= REPEAT_COSTS
+        return True
 
     async def _once(self, request: Request) -> Reply:
         reply = await self._runtime.send(request)

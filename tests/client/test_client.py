@@ -607,3 +607,35 @@ def test_a_deletion_that_cannot_be_waited_for_is_not_asked_for(
     with pytest.raises(kind):
         run(client.delete_rows("t", **arguments, wait_for_snapshot=True))
     assert not [line for line in runtime.lines if line.startswith("POST")]
+
+
+# ---- the budget of repeated calls
+
+
+def test_a_client_repeats_calls_within_a_budget(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(*[DOWN] * 400)
+
+    for _ in range(100):
+        with pytest.raises(errors.TransportFailed):
+            run(client.info("t"))
+    assert len(runtime.requests) == 100 + 500 // 5
+
+
+def test_calls_that_go_well_at_once_earn_repeats(scripted: Any, run: Run) -> None:
+    runtime, client = scripted(*[DOWN] * 150, *[answer({})] * 5, DOWN, answer({}), DOWN)
+    for _ in range(50):
+        with pytest.raises(errors.TransportFailed):
+            run(client.info("t"))
+    for _ in range(6):
+        run(client.info("t"))
+
+    with pytest.raises(errors.TransportFailed):
+        run(client.info("t"))
+    assert runtime.script == []
+
+
+def test_waiting_costs_no_budget(scripted: Any, run: Run) -> None:
+    _, client = scripted(*[QUEUED, *[DOWN] * 50] * 4, DONE, DOWN, answer({}))
+
+    run(client.wait("j1", timeout=1e6))
+    run(client.info("t"))

@@ -150,7 +150,8 @@ def output_of(destination: str | os.PathLike[str], conn_id: str | None, if_exist
     if if_exists not in IF_EXISTS:
         raise ValidationFailed(f"if_exists is fail, replace or skip, not {if_exists!r}")
     place, uri = place_of(destination, conn_id, "destination"), str(destination)
-    return _File(uri, if_exists, place) if isinstance(place, Path) else _Object(uri, if_exists, place)
+    make = _Object if hasattr(place, "fs") else _File  # an object's path is a `Path` too, in Airflow 2.11
+    return make(uri, if_exists, place)
 
 
 def _umask() -> int:

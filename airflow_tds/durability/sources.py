@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_tds.client import errors
@@ -32,6 +31,10 @@ class Source:
     rows: Sequence[Any] | None = None
     data: Payload | None = None
     layout: RowLayout | None = None
+
+    @property
+    def _is_object(self) -> bool:
+        return hasattr(self.path, "fs")  # its class is a `Path` too, in Airflow 2.11
 
     @property
     def origin(self) -> str:
@@ -62,16 +65,16 @@ class Source:
         Raises:
             ValidationFailed: It can not be sent; the text says why.
         """
-        if isinstance(self.path, Path):
-            return body_of(self.path)
-        if self.path is not None:
+        if self._is_object:
             return self._object()
+        if self.path is not None:
+            return body_of(self.path)
         return body_of((self.data or b"") if self.rows is None else self.rows, self.layout)
 
     def _version(self) -> str:
         """Tell one version of a file or object from another, without reading it."""
         try:
-            if not isinstance(self.path, Path):
+            if self._is_object:
                 return digest(self.path.fs.size(self.path.path), self.path.fs.checksum(self.path.path))
             known = self.path.stat()
         except OSError:

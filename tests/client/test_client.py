@@ -394,7 +394,7 @@ def test_a_job_that_was_known_and_is_not_any_more_is_not_found(scripted: Any, ru
 
     with pytest.raises(errors.JobNotFound):
         run(client.wait("j1"))
-    assert runtime.script[-1].status == 404  # type: ignore[union-attr]  # replies only
+    assert runtime.script[-1].status == 404
 
 
 def test_a_job_that_is_not_found_until_the_deadline_is_not_said_to_go_on(scripted: Any, run: Run) -> None:

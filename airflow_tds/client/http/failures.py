@@ -25,7 +25,8 @@ UNSENT: tuple[type[Exception], ...] = (
     httpx.ProxyError,
     httpx.UnsupportedProtocol,
 )
-BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+#: All that httpx raises; and OpenSSL's refusals after the handshake, which its asyncio side lets through.
+BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ssl.SSLError)
 #: OpenSSL's words for a connection that ended, and for bytes that had not come when patience ran out.
 _NO_DISTRUST = (
     ssl.SSLEOFError,

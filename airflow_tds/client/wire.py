@@ -282,13 +282,13 @@ class Wire(Asking):
         text = (
             f"{request.operation}, {request.subject}: HTTP {error.status}, yet the table is there: the service does"
             f" not have {hint.method} {hint.path}, which {_why(hint)}. The connection's wire setting"
-            f" {request.operation!r} overrides it, see docs/wire.md"
+            f" {request.operation!r} overrides it, see docs/wire.md; airflow-tds doctor --scratch-table TABLE looks for"
+            " the right one and proves it"
         )
         if request.operation in ("overwrite", "upsert"):
             text += (
                 f'. If the service takes every later write at {LATER_WRITES}, the setting "wire": "patch" says so;'
-                " a service that ignores update_mode would then append: prove it first, by"
-                " airflow-tds doctor --scratch-table TABLE"
+                " a service that ignores update_mode would then append: have the doctor prove it first"
             )
         return errors.WireMismatch(
             text, operation=request.operation, status=error.status, body=error.body, request_id=error.request_id

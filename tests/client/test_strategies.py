@@ -259,7 +259,7 @@ def test_a_missing_route_is_told_from_a_missing_table(scripted: Any, run: Run, o
     assert (raised.value.operation, raised.value.status, raised.value.request_id) == (operation, 404, "r1")
     text = str(raised.value)
     assert f"does not have {LINES[operation].replace('/t/', '/{table_id}/')}, which is assumed" in text
-    assert f"wire setting {operation!r} overrides it, see docs/wire.md" in text
+    assert f"wire setting {operation!r} overrides it, see docs/wire.md; airflow-tds doctor --scratch-table" in text
 
 
 @pytest.mark.parametrize("operation", ["overwrite", "upsert"])

@@ -5,6 +5,7 @@ What breaks a rule of the interface is refused here, before anything is sent. Re
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -296,7 +297,12 @@ class Asking(Forms):
         document: Any = None,
     ) -> Request:
         at_route = self._route(name)
-        placed = at_route.place(ids, inputs)
+        try:
+            placed = at_route.place(ids, inputs)
+            body = placed.body if document is None else document
+            json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise errors.ValidationFailed(f"{name}: a text in it is no valid Unicode, so it cannot be sent") from None
         return Request(
             operation or name,
             subject,
@@ -304,5 +310,5 @@ class Asking(Forms):
             placed.target,
             at_route.repeat,
             headers=merged(self.headers, placed.headers),
-            json=placed.body if document is None else document,
+            json=body,
         )

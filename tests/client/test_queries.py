@@ -53,6 +53,25 @@ def test_a_page_is_asked_for_by_parameters(scripted: Any, run: Run, arguments: d
     assert runtime.lines == [line]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.query("t", filters="a:eq:\ud800"),
+        lambda client: client.delete_rows("t", "a:eq:\ud800"),
+        lambda client: client.initiate("upsert", "t", "csv", "\ud800"),
+        lambda client: client.submit_query("t", filters=["a:eq:\ud800", "b:eq:1"]),
+        lambda client: client.submit_cross_query({"table_id": "t", "select": ["\ud800"]}),
+        lambda client: client.submit_cross_query({"table_id": "\ud800"}),
+    ],
+)
+def test_text_that_is_no_unicode_is_refused_before_it_is_sent(scripted: Any, run: Run, call: Any) -> None:
+    runtime, client = scripted()
+
+    with pytest.raises(errors.ValidationFailed, match=r"no valid Unicode|valid string"):
+        run(call(client))
+    assert runtime.requests == []
+
+
 def test_a_page_holds_rows_and_where_it_stands(scripted: Any, run: Run) -> None:
     _, client = scripted(page(1, 2, has_next=True))
 

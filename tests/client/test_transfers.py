@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_tds.client import errors, progress, queries, runtime
+from airflow_tds.client import calls, errors, progress, queries, runtime
 from airflow_tds.client.access import Timeouts
 from airflow_tds.client.client import AsyncTableClient, TableClient
 from airflow_tds.client.downloads import Download
@@ -368,6 +368,19 @@ def test_a_call_waits_for_an_answer_as_long_as_it_is_told(server: Any, answer: A
     ):
         client.truncate("t")
     released.set()
+
+
+def test_a_call_whose_answer_drips_is_given_up(server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "LONGEST_CALL", 0.2)
+    over = threading.Event()
+
+    def drip() -> Iterator[bytes]:
+        yield from (bytes([byte]) for byte in answer(200, bytes(1000)) if not over.wait(0.01))
+
+    server.answers = [drip] * 3
+    with TableClient(server.url) as client, pytest.raises(errors.TransportFailed, match="not done within"):
+        client.truncate("t")
+    over.set()
 
 
 def test_a_store_may_take_its_time_to_commit_an_upload(server: Any, answer: Any) -> None:

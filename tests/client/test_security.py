@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import datetime as dt
 import io
-import ipaddress
 import logging
 import socket
 import ssl
@@ -19,9 +17,7 @@ from typing import Any, Self
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from certificates import Authority, presenting
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from airflow_tds.client import errors
@@ -284,50 +280,6 @@ def test_a_job_that_can_be_read_in_two_ways_is_not_read(read: Callable[[Reply], 
 # ---- certificates
 
 
-class Authority:
-    """Signs certificates; each comes with its key, in one file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, folder.name)])
-        self.bundle = str(self._write("ca", self._sign(self._name, self._key, ca=True), self._key))
-
-    def _sign(self, name: x509.Name, key: Any, *, ca: bool = False, days: tuple[int, int] = (-1, 1)) -> Any:
-        now = dt.datetime.now(dt.UTC)
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now + dt.timedelta(days=days[0]))
-            .not_valid_after(now + dt.timedelta(days=days[1]))
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        )
-
-    def _write(self, name: str, builder: Any, key: Any, password: bytes | None = None) -> Path:
-        path = self._folder / f"{name}.pem"
-        locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-        path.write_bytes(
-            builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
-        )
-        return path
-
-    def issue(
-        self, name: str, days: tuple[int, int] = (-1, 1), usage: Any = None, password: bytes | None = None
-    ) -> str:
-        """Sign a certificate for 127.0.0.1."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._sign(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]), key, days=days)
-        if usage is not None:
-            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        return str(self._write(name, builder, key, password))
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
@@ -339,11 +291,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def secure(server: Any, certificate: str, asks: str | None = None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    if asks is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(asks)
+    context = presenting(certificate, asks)
     server.context = context
     return context
 
@@ -408,6 +356,21 @@ def test_a_store_that_is_not_trusted_ends_the_download_at_once(
         pytest.raises(errors.TlsFailed, match="download, job j"),
     ):
         client.poll_download_to("j", tmp_path / "out", poll_interval=0.01)
+
+
+def test_a_store_may_be_trusted_by_another_authority_than_the_service(
+    server: Any, answer: Any, authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
+    contexts = iter([presenting(authority.issue("service")), presenting(stranger.issue("store"))])
+    server.context = next(contexts)
+
+    def moved() -> bytes:
+        server.context = next(contexts)  # the same port, and somebody else behind it
+        return bytes(answer(307, b"", f"Location: {server.url}/x?sig=1"))
+
+    server.answers = [moved, answer(200, b"abc")]
+    with TableClient(server.url, tls=Tls(authority.bundle), storage_tls=Tls(stranger.bundle)) as client:
+        assert client.poll_download_to("j", tmp_path / "out").read_bytes() == b"abc"
 
 
 def test_a_server_without_tls_is_no_partner(server: Any, send: Send) -> None:

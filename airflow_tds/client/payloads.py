@@ -38,10 +38,8 @@ Payload = (
     | str
     | os.PathLike[str]
     | BinaryIO
-    | Iterable[bytes]
-    | Iterable[Row]
-    | AsyncIterable[bytes]
-    | AsyncIterable[Row]
+    | Iterable[bytes | Row]
+    | AsyncIterable[bytes | Row]
     | Callable[[], Any]
 )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import assert_type
 
 from airflow_tds.client.access import Timeouts, Tls
 from airflow_tds.client.client import AsyncTableClient, TableClient
-from airflow_tds.client.credentials import Credentials
+from airflow_tds.client.credentials import ApiKey, Credentials, Together
 from airflow_tds.client.filters import col, parse_simple
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse, FilterLeaf, JoinSpec
 from airflow_tds.client.progress import Progress
@@ -27,6 +27,9 @@ def blocking(watch: Watch) -> None:
         assert_type(client.submit_upload("flights", io.BytesIO(b"a\n")), str)
         assert_type(client.submit_append("flights", [b"a\n", b"1\n"], unknown_length="spool"), str)
         assert_type(client.submit_upsert("flights", lambda: [b"a\n"], key_columns="a"), str)
+        assert_type(client.append("flights", [{"a": 1, "b": None}, {"a": "x", "b": 0.5}]), DataJobResponse)
+        assert_type(client.upsert("flights", read_rows(), "ndjson", key_columns=("a", "b")), DataJobResponse)
+        assert_type(client.delete_rows("flights", "a:eq:1", wait_for_snapshot=True), None)
         assert_type(client.truncate("flights"), None)
         assert_type(client.wait_until_truncated("flights"), DatasetInfoResponse)
         assert_type(client.get_job("j"), DataJobResponse)
@@ -45,7 +48,18 @@ async def awaited() -> None:
     async with AsyncTableClient("https://host", token="t") as client:
         assert_type(await client.info("flights"), DatasetInfoResponse)
         assert_type(await client.append("flights", Path("flights.csv")), DataJobResponse)
+        assert_type(await client.append("flights", stream()), DataJobResponse)
         assert_type(await client.poll_download_to("j", Path("out.csv")), Path)
+
+
+def read_rows() -> Iterator[Mapping[str, int]]:
+    """Give rows one after the other."""
+    yield {"a": 1, "b": 2}
+
+
+async def stream() -> AsyncIterator[bytes]:
+    """Give bytes as they come."""
+    yield b"a\n1\n"
 
 
 def request() -> CrossQueryRequest:
@@ -75,6 +89,7 @@ class Own(Credentials):
 def settings(report: Callable[[Progress], None]) -> None:
     """Say how to reach the service."""
     TableClient("https://host", credentials=Own(), timeouts=Timeouts(read=120), progress=report)
+    TableClient("https://host", credentials=Together(Own(), ApiKey("k", "X-Account")))
     AsyncTableClient("https://host", tls=Tls("ca.pem", "me.pem"), proxy="none", storage_hosts=["s3.example.com"])
 
 

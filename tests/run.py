@@ -7,6 +7,8 @@
     python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
     python3 tests/run.py test --airflow 3.1.8     what depends on Airflow's version, on another one
     python3 tests/run.py prove        what takes too long for every run: 10,000 requests, 200 kills
+    python3 tests/run.py simulate     20,000 seeded worlds in which a write meets every fault; `-- --help` for more
+    python3 tests/run.py kills        kill -9 at every step of a write on a real Airflow; `-- --help` for more
     python3 tests/run.py bench        the benchmarks
 
 What lives here: one command per intent, and what each consists of.
@@ -51,6 +53,8 @@ STEPS = {
         ("-m", "pytest", "--cov", "--cov-report=", "--junit-xml={scratch}/junit.xml", "{pytest}"),
         ("-m", "coverage", "report"),
     ),
+    "simulate": (("tests/durability/simulate.py", "{pytest}"),),
+    "kills": (("tests/system/kills.py", "{pytest}"),),
     "prove": tuple((str(script),) for script in sorted((ROOT / "tests" / "proofs").glob("*.py"))),
     "bench": tuple((str(script),) for script in sorted((ROOT / "tests" / "benchmarks").glob("*.py"))),
 }

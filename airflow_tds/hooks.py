@@ -168,6 +168,14 @@ class TdsHook(ClientOperations, BaseHook):
             return False, str(error)
 
     @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Give the form's fields to Airflow below 3.2; later versions read them in the provider info."""
+        from airflow_tds.form import widgets
+        from airflow_tds.provider_info import CONN_FIELDS
+
+        return widgets(CONN_FIELDS)
+
+    @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Give the form's labels to Airflow below 3.2; later versions read them in the provider info."""
         from airflow_tds.provider_info import UI_FIELD_BEHAVIOUR

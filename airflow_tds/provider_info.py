@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_tds import __version__
 
-__all__ = ["UI_FIELD_BEHAVIOUR", "get_provider_info"]
+__all__ = ["CONN_FIELDS", "UI_FIELD_BEHAVIOUR", "get_provider_info"]
 
 UI_FIELD_BEHAVIOUR: dict[str, Any] = {
     "hidden-fields": [],
@@ -39,6 +39,34 @@ def _seconds(label: str, description: str) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": {"type": ["number", "null"], "minimum": 0}}
 
 
+CONN_FIELDS: dict[str, dict[str, Any]] = {
+    "auth": _text("Authentication", "bearer, api_key, basic or oauth2; empty: what the fields imply"),
+    "api_key_header": _text("API key header", "Header field of an API key; default X-API-Key"),
+    "credential_headers": _secret("Credential headers", "JSON: more header fields and their secrets"),
+    "token_url": _text("Token URL", "Where an OAuth2 token is given for login and password"),
+    "scope": _text("Scope", "What the OAuth2 token is asked for"),
+    "base_path": _text("Base path", "Path before every route, such as /api/v1"),
+    "ca_bundle": _text("CA bundle", "File with the certificates to trust; empty: the default ones"),
+    "client_certificate": _text("Client certificate", "File with our certificate"),
+    "client_key": _text("Client key", "File with its key; empty: the same file"),
+    "client_key_password": _secret("Client key password", "Of the key's file"),
+    "insecure_tls": _flag("Insecure TLS", "Check no certificate; never in production"),
+    "proxy": _text("Proxy", "URL of a proxy; none: not even the environment's"),
+    "storage_ca_bundle": _text("Storage CA bundle", "The same for the object store; empty: CA bundle"),
+    "storage_proxy": _text("Storage proxy", "The same for the object store; empty: as Proxy"),
+    "storage_hosts": _text("Storage hosts", "Hosts that may be an object store; empty: any"),
+    "connect_timeout": _seconds("Connect timeout (s)", "For a connection to be made; default 10"),
+    "read_timeout": _seconds("Read timeout (s)", "Without a byte of an answer; default 60"),
+    "transfer_timeout": _seconds("Transfer timeout (s)", "Longest that one upload may take; default 900"),
+    "download_timeout": _seconds("Download timeout (s)", "Longest that fetching a result may take; default 7200"),
+    "minimum_rate": _seconds("Minimum rate (B/s)", "Slower transfers are given up; default 1024"),
+    "poll_transport": _text("Poll transport", "auto, httpx or aiohttp; auto: aiohttp if installed"),
+    "lease_margin": _seconds("Lease margin", "Seconds until late data is noticed; default 30"),
+    "failed_jobs_are_atomic": _flag("Failed jobs are atomic", "A FAILED job certainly changed nothing"),
+    "wire": _text("Wire map", "JSON with overrides of assumed routes and names"),
+}
+
+
 def get_provider_info() -> dict[str, Any]:
     """Describe this provider."""
     rooms = {"integration-name": "Table Data Service"}
@@ -59,36 +87,7 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-class-name": "airflow_tds.hooks.TdsHook",
                 "hook-name": "Table Data Service",
                 "ui-field-behaviour": UI_FIELD_BEHAVIOUR,
-                "conn-fields": {
-                    "auth": _text("Authentication", "bearer, api_key, basic or oauth2; empty: what the fields imply"),
-                    "api_key_header": _text("API key header", "Header field of an API key; default X-API-Key"),
-                    "credential_headers": _secret("Credential headers", "JSON: more header fields and their secrets"),
-                    "token_url": _text("Token URL", "Where an OAuth2 token is given for login and password"),
-                    "scope": _text("Scope", "What the OAuth2 token is asked for"),
-                    "base_path": _text("Base path", "Path before every route, such as /api/v1"),
-                    "ca_bundle": _text("CA bundle", "File with the certificates to trust; empty: the default ones"),
-                    "client_certificate": _text("Client certificate", "File with our certificate"),
-                    "client_key": _text("Client key", "File with its key; empty: the same file"),
-                    "client_key_password": _secret("Client key password", "Of the key's file"),
-                    "insecure_tls": _flag("Insecure TLS", "Check no certificate; never in production"),
-                    "proxy": _text("Proxy", "URL of a proxy; none: not even the environment's"),
-                    "storage_ca_bundle": _text("Storage CA bundle", "The same for the object store; empty: CA bundle"),
-                    "storage_proxy": _text("Storage proxy", "The same for the object store; empty: as Proxy"),
-                    "storage_hosts": _text("Storage hosts", "Hosts that may be an object store; empty: any"),
-                    "connect_timeout": _seconds("Connect timeout (s)", "For a connection to be made; default 10"),
-                    "read_timeout": _seconds("Read timeout (s)", "Without a byte of an answer; default 60"),
-                    "transfer_timeout": _seconds(
-                        "Transfer timeout (s)", "Longest that one upload may take; default 900"
-                    ),
-                    "download_timeout": _seconds(
-                        "Download timeout (s)", "Longest that fetching a result may take; default 7200"
-                    ),
-                    "minimum_rate": _seconds("Minimum rate (B/s)", "Slower transfers are given up; default 1024"),
-                    "poll_transport": _text("Poll transport", "auto, httpx or aiohttp; auto: aiohttp if installed"),
-                    "lease_margin": _seconds("Lease margin", "Seconds until late data is noticed; default 30"),
-                    "failed_jobs_are_atomic": _flag("Failed jobs are atomic", "A FAILED job certainly changed nothing"),
-                    "wire": _text("Wire map", "JSON with overrides of assumed routes and names"),
-                },
+                "conn-fields": CONN_FIELDS,
             }
         ],
     }

@@ -62,6 +62,8 @@ TIMEOUTS = {
     "download_timeout": "download",
     "minimum_rate": "minimum_rate",
 }
+#: The extras that are text and nothing else; the others are checked where they are read.
+TEXTS = frozenset(EXTRA) - {*TIMEOUTS, "credential_headers", "failed_jobs_are_atomic", "insecure_tls", "lease_margin", "wire"}
 
 
 class Fields(Protocol):
@@ -275,6 +277,8 @@ def settings_of(conn: Fields, extra: Mapping[str, Any]) -> Settings:
             "connection %s: extra %r is not known and is ignored; known: %s", conn.conn_id, name, ", ".join(EXTRA)
         )
     known = {name: value for name, value in given.items() if name in EXTRA}
+    for name in TEXTS & known.keys():
+        _check_text(name, known[name])
     return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known, conn.login or None)
 
 
@@ -301,6 +305,14 @@ def _base_url(conn: Fields, base_path: str) -> str:
     port = f":{fields['port']}" if fields["port"] else ""
     path = f"/{fields['base_path']}" if fields["base_path"] else ""
     return f"{fields['schema'] or 'https'}://{at}{port}{path}"
+
+
+def _check_text(name: str, value: Any) -> None:
+    """Refuse what is no text; the value may be a secret and is not shown."""
+    texts = value if name == "storage_hosts" and isinstance(value, list) else [value]
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        kind = "text, or a list of texts" if name == "storage_hosts" else "text"
+        raise ValidationFailed(f"connection extra {name!r} is {kind} in one line, not {type(value).__name__}")
 
 
 def _forms(secret: str, logins: Iterable[str]) -> Iterator[str]:

@@ -59,6 +59,7 @@ ORDER = (
     "durability.requests",
     "durability.queries",
     "durability",
+    "form",
     "settings",
     "trial",
     "doctor",

@@ -15,7 +15,7 @@ from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredenti
 from airflow_tds.client.errors import Unauthorized, ValidationFailed
 from airflow_tds.hooks import TdsHook
 from airflow_tds.local import Service
-from airflow_tds.settings import settings_of
+from airflow_tds.settings import EXTRA, settings_of
 
 
 def settings(extra: Any = None, **fields: Any) -> Any:
@@ -170,6 +170,23 @@ def test_header_fields_that_are_no_mapping_are_refused(given: Any) -> None:
 def test_an_extra_that_does_not_fit_is_named(extra: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationFailed, match=why):
         settings(extra, host="h", password="s").access()
+
+
+#: What no extra takes, whatever it is for; text is fine for most.
+NOTHING = [[1, [2]], {"a": {"b": 1}}, "\x00"]
+
+
+@pytest.mark.parametrize("value", NOTHING, ids=str)
+@pytest.mark.parametrize("name", EXTRA)
+def test_an_extra_of_a_wrong_kind_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(ValidationFailed) as refused:
+        made = settings({"auth": "api_key", "client_certificate": "c", name: value}, host="h", password="canary")
+        for make in (made.wire, made.policy, lambda made=made: made.poll_transport, made.access):
+            make()
+        made.client()
+
+    assert name.split("_")[0] in str(refused.value)
+    assert "canary" not in str(refused.value)
 
 
 def test_the_extras_reach_the_client() -> None:

@@ -45,7 +45,6 @@ __all__ = [
     "conf",
     "hide",
     "hide_here",
-    "hide_one",
     "hide_soon",
     "never_expire",
     "object_storage",
@@ -97,13 +96,11 @@ async def hide_soon(secrets: Iterable[str]) -> None:
         await asynchronous(list(secrets))
 
 
-def hide_one(secret: str) -> None:
-    """Have logs show `***` for a text that came up, those of the supervisor too."""
-    hide([secret])
-
-
 def hide_here(secret: str) -> None:
-    """Have this process's logs show `***` for a text; an event loop must not wait to tell the supervisor."""
+    """Have this process's logs show `***` for a text that came up.
+
+    The supervisor is not told: an event loop must not wait for it, and `dag.test()` logs at DEBUG what it is told.
+    """
     masker = _function(
         "_secrets_masker", "airflow.sdk._shared.secrets_masker", "airflow.sdk.execution_time.secrets_masker", _OLDEST
     )

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_tds.compat import BaseHook, Context, async_connection, hide, hide_here, hide_one, hide_soon
+from airflow_tds.compat import BaseHook, Context, async_connection, hide, hide_here, hide_soon
 from airflow_tds.operations import ClientOperations
 from airflow_tds.settings import Settings, settings_of
 
@@ -58,7 +58,7 @@ class TdsHook(ClientOperations, BaseHook):
         conn = self.get_connection(self.tds_conn_id)
         settings = settings_of(conn, conn.extra_dejson)
         hide(settings.secrets())
-        settings.learned = hide_one
+        settings.learned = hide_here
         return settings
 
     def get_conn(self) -> TableClient:

@@ -63,7 +63,14 @@ TIMEOUTS = {
     "minimum_rate": "minimum_rate",
 }
 #: The extras that are text and nothing else; the others are checked where they are read.
-TEXTS = frozenset(EXTRA) - {*TIMEOUTS, "credential_headers", "failed_jobs_are_atomic", "insecure_tls", "lease_margin", "wire"}
+TEXTS = frozenset(EXTRA) - {
+    *TIMEOUTS,
+    "credential_headers",
+    "failed_jobs_are_atomic",
+    "insecure_tls",
+    "lease_margin",
+    "wire",
+}
 
 
 class Fields(Protocol):
@@ -140,7 +147,7 @@ class Settings:
             found = json.loads(said) if isinstance(said, str) else said
         except ValueError:
             found = None
-        if not isinstance(found, Mapping):
+        if not isinstance(found, Mapping) or not all(isinstance(value, str | int) for value in found.values()):
             raise ValidationFailed("connection extra 'credential_headers' is a mapping of header names to secrets")
         return {str(name): str(value) for name, value in found.items()}
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from harness import TaskRun, connect
@@ -37,6 +41,23 @@ def table(service: Service, request: pytest.FixtureRequest) -> str:
 def task() -> TaskRun:
     """A fresh task instance."""
     return TaskRun()
+
+
+@pytest.fixture(scope="session")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of Airflow's with a database that is made and empty; made once, so copy it to write to it."""
+    home = tmp_path_factory.mktemp("airflow-home")
+    others = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "airflow", "db", "migrate"],
+        env=others | {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return home
 
 
 @pytest.fixture(params=[False, True], ids=["blocking", "deferred"])

@@ -11,6 +11,7 @@ import io
 import json
 import random
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -24,7 +25,6 @@ from typing import Any
 import duckdb
 import httpx
 import pytest
-from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from payload_encoding import ENCODERS
@@ -89,14 +89,18 @@ class Change:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show what matters when Hypothesis tells a step: a few rows, or how many."""
-        rows = self.rows if len(self.rows) < 10 else f"{len(self.rows)} rows"  # what a screen holds
-        what = self.keys or self.predicates or rows
-        printer.text(f"{self.kind}({self.table_id!r}, {self.data_format}, {what}, {self.spoilt!r}, {self.seed})")
+        printer.text(shown(self))
 
     @property
     def writes(self) -> bool:
         """Whether it sends a payload."""
         return self.kind not in ("delete", "truncate")
+
+
+def shown(change: Change) -> str:
+    rows = change.rows if len(change.rows) < 6 else f"{len(change.rows)} rows"
+    what = f"{change.keys or ''}{change.predicates or rows}"
+    return f"{change.kind}({change.table_id!r}, {change.data_format}, {what}, {change.spoilt!r}, {change.seed})"
 
 
 def leaves(types: Mapping[str, type]) -> st.SearchStrategy[dict[str, Any]]:
@@ -170,6 +174,11 @@ def changes(draw: st.DrawFn, bulk: bool = False) -> Change:
     return Change(kind, table_id, data_format, rows, tuple(keys), (), spoilt, draw(st.integers(0, 99)))
 
 
+#: What is under way when the service is killed, and when that is, seconds after it began.
+_BURSTS = st.lists(changes(bulk=True), min_size=1, max_size=4)
+_MOMENTS = st.floats(0.0, 0.25)
+
+
 class ServiceAgainstModel(RuleBasedStateMachine):
     """One service in a process, one model of it, and steps that do the same to both."""
 
@@ -179,7 +188,8 @@ class ServiceAgainstModel(RuleBasedStateMachine):
         self.snapshots: dict[str, list[str]] = {table_id: [] for table_id in _TABLES}
         self.changed: set[str] = set()
         self.known: set[str] = set()
-        self.spoilt: set[int] = set()
+        self.spoilt: list[Change] = []
+        self.story: list[str] = []
         self.folder = tempfile.TemporaryDirectory(prefix="tds-model-")
         port = _free_port()
         options = [part for table_id in _TABLES for part in ("--table", table_id)]
@@ -188,12 +198,16 @@ class ServiceAgainstModel(RuleBasedStateMachine):
         self.url = f"http://127.0.0.1:{port}"
         self.client = TableClient(self.url, token=_TOKEN)
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(burst=_BURSTS, after=_MOMENTS)
+    def start(self, burst: list[Change], after: float) -> None:
+        """Start it, and kill it once at least."""
         self.service.begin()
         self.service.wait()
+        self.end(burst, after, None, kindly=False)
 
     def teardown(self) -> None:
+        if isinstance(sys.exc_info()[1], AssertionError | errors.TableServiceError):  # a replay may go otherwise
+            print("Last, a difference; before it:", *self.story[-12:], sep="\n", file=sys.stderr)
         self.client.close()
         if hasattr(self.service, "process"):
             self.service.kill()
@@ -205,6 +219,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
     def change(self, change: Change, waits: bool) -> None:
         """Do one thing and wait for its end, as a caller does who blocks, or one who asks for the job."""
         self.count(change.kind)
+        self.tell(f"change {shown(change)}")
         refused = None
         try:
             if not change.writes:
@@ -222,6 +237,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
     def burst(self, burst: list[Change]) -> None:
         """Submit several things, and only then look how they ended."""
         jobs = []
+        self.tell(f"burst {', '.join(map(shown, burst))}")
         for change in burst:
             self.count(change.kind)
             try:
@@ -232,8 +248,8 @@ class ServiceAgainstModel(RuleBasedStateMachine):
             self.compare(change, job_id)
 
     @rule(
-        burst=st.lists(changes(bulk=True), min_size=1, max_size=4),
-        after=st.floats(0.0, 0.25),
+        burst=_BURSTS,
+        after=_MOMENTS,
         opening=st.none() | st.floats(0.2, 1.0),
         kindly=st.sampled_from([False, False, False, True]),
     )
@@ -258,7 +274,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
             self.service.begin()
         self.service.wait()
         worker.join()
-        note(f"ended as {outcomes}")
+        self.tell(f"end {', '.join(map(shown, burst))} after {after}, {opening}, kindly {kindly}: {outcomes}")
         self.settle_all()
         for change, outcome in zip(burst, outcomes, strict=True):
             self.reconcile(change, outcome)
@@ -329,7 +345,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
             table.delete(change.predicates)
         elif change.kind == "truncate":
             table.rows = []
-        elif id(change) in self.spoilt or not table.write(change.kind, change.rows, change.keys):
+        elif any(change is each for each in self.spoilt) or not table.write(change.kind, change.rows, change.keys):
             return False
         if table.ingested:
             self.changed.add(change.table_id)
@@ -362,7 +378,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
     def payload(self, change: Change, chance: random.Random) -> bytes:
         types, rows = dict(_TABLES[change.table_id]), change.rows
         if change.spoilt and self.tables[change.table_id].ingested:  # a first load decides what is right
-            self.spoilt.add(id(change))
+            self.spoilt.append(change)
             if change.spoilt == "column":
                 types["surplus"] = int
                 rows = tuple({**row, "surplus": 1} for row in rows)
@@ -549,6 +565,7 @@ class ServiceAgainstModel(RuleBasedStateMachine):
             else:
                 assert ([info.snapshot_id] if table.ingested else []) == seen[-1:]
         self.changed.clear()
+        self.known |= {job["job_id"] for job in self.jobs() if job["status"] != "AWAITING"}
 
     def any_table(self, data: st.DataObject) -> tuple[str, Table]:
         table_id = data.draw(st.sampled_from(sorted(_TABLES)))
@@ -556,6 +573,9 @@ class ServiceAgainstModel(RuleBasedStateMachine):
 
     def count(self, what: str) -> None:
         COUNTS[what] += 1
+
+    def tell(self, what: str) -> None:
+        self.story.append(what)
 
 
 def plain_row(row: Row) -> Row:

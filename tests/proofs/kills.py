@@ -25,6 +25,20 @@ from model_machine import COUNTS, ServiceAgainstModel
 PER_SERVICE = 40
 
 
+class Told(ServiceAgainstModel):
+    """Tells how far it is after each service."""
+
+    def teardown(self) -> None:
+        """Add a line."""
+        super().teardown()
+        print(counted(), file=sys.stderr, flush=True)
+
+
+def counted() -> str:
+    """Say what was done so far."""
+    return ", ".join(f"{what} {count:,}" for what, count in sorted(COUNTS.items()))
+
+
 def main() -> None:
     """Run the steps, and print what was done."""
     parser = argparse.ArgumentParser(description="Compare the embedded service with a model, killing it on the way.")
@@ -33,7 +47,7 @@ def main() -> None:
     logging.getLogger("airflow_tds.client").setLevel(logging.ERROR)  # it warns of each connection that a kill cuts
     begun = time.monotonic()
     run_state_machine_as_test(
-        ServiceAgainstModel,
+        Told,
         settings=settings(
             max_examples=max(1, steps // PER_SERVICE),
             stateful_step_count=PER_SERVICE,
@@ -43,8 +57,7 @@ def main() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-    done = ", ".join(f"{what} {count:,}" for what, count in sorted(COUNTS.items()))
-    print(f"service against model: no difference in {time.monotonic() - begun:.0f} s; {done}", flush=True)
+    print(f"service against model: no difference in {time.monotonic() - begun:.0f} s; {counted()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.wire import Wire
     from airflow_tds.durability import Source
 
-__all__ = ["Data", "HiddenRows", "Rows", "format_of", "place_of", "source_of"]
+__all__ = ["Data", "HiddenRows", "Rows", "format_of", "place_of", "source_of", "taken_from"]
 
 Rows = Sequence[Mapping[str, Any]]
 Data = str | bytes | bytearray | memoryview | Callable[[], Iterable[bytes] | Iterable[Mapping[str, Any]]]
@@ -52,6 +52,25 @@ class HiddenRows(Sequence[Any]):
     def serialize(self) -> str:
         """Write what Airflow keeps of a rendered field."""
         return repr(self)
+
+
+def taken_from(given: Any, name: str) -> Any:
+    """Give a value, or take it out of what another task returned: an XComArg selects by XCom, not within one.
+
+    Args:
+        given: The value, or a mapping that has it.
+        name: Its name.
+
+    Raises:
+        ValidationFailed: The mapping does not have it.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    if name not in given:
+        raise ValidationFailed(
+            f"{name} is text, or what another task returned with a {name!r} in it, which this has not"
+        )
+    return given[name]
 
 
 def format_of(given: str | None, rows: Any) -> str:

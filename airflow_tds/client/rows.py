@@ -222,19 +222,26 @@ def _faulty(
     rows: list[Any], before: int, columns: Sequence[str] | None, make: Callable[[list[Any]], str], wrong: Exception
 ) -> ValidationFailed:
     """Find the row and the column that cannot be written."""
-    for number, row in enumerate(rows, before + 1):
-        if not isinstance(row, Mapping):
-            return ValidationFailed(f"row {number} is a {type(row).__name__}, the rows before are mappings")
+    faults = (_fault(row, columns, make) for row in rows)
+    found = ((number, fault) for number, fault in enumerate(faults, before + 1) if fault)
+    number, fault = next(found, (before + 1, f" and those after it cannot be written: {wrong}"))
+    return ValidationFailed(f"row {number}{fault}")
+
+
+def _fault(row: Any, columns: Sequence[str] | None, make: Callable[[list[Any]], str]) -> str:
+    """Say what is wrong with a row; empty if nothing."""
+    if not isinstance(row, Mapping):
+        return f" is a {type(row).__name__}, the rows before are mappings"
+    try:
+        _check([row], columns)
+    except ValueError as other:
+        return f" {other}"
+    for name, value in row.items():
         try:
-            _check([row], columns)
-        except ValueError as other:
-            return ValidationFailed(f"row {number} {other}")
-        for name, value in row.items():
-            try:
-                make([{name: value}]).encode()
-            except (ValueError, TypeError, RecursionError) as why:
-                return ValidationFailed(f"row {number}, column {name!r} {_said(value, why)}")
-    return ValidationFailed(f"the rows cannot be written: {wrong}")
+            make([{name: value}]).encode()
+        except (ValueError, TypeError, RecursionError) as why:
+            return f", column {name!r} {_said(value, why)}"
+    return ""
 
 
 def _said(value: Any, why: Exception) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from scripted import answer
@@ -147,6 +147,29 @@ def test_an_async_stream_is_sent(
     tables: Service, table: str, unknown_length: Any, make: Any, data_format: str | None
 ) -> None:
     call("async", tables, "upload", table, make(), data_format, unknown_length=unknown_length, **SOON)
+
+    assert rows_in(tables, table) == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+class Countdown:
+    """An async iterator that is no generator, so that there is nothing to close."""
+
+    def __init__(self) -> None:
+        self._left = 3
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        if not self._left:
+            raise StopAsyncIteration
+        self._left -= 1
+        return {"id": self._left}
+
+
+def test_an_async_iterator_of_ones_own_is_sent(tables: Service, table: str) -> None:
+    call("async", tables, "upload", table, Countdown(), "ndjson", **SOON)
 
     assert rows_in(tables, table) == [{"id": 0}, {"id": 1}, {"id": 2}]
 

@@ -483,7 +483,7 @@ def test_an_upload_of_unknown_length_is_reported_without_a_share(
 
     send_data(server, iter([b"abc"]), seen.append)
 
-    assert [(one.done, one.total, one.share) for one in seen] == [(3, None, None)]
+    assert {(one.done, one.total, one.share) for one in seen} == {(3, None, None)}
 
 
 @pytest.fixture(params=["blocking", "async"])

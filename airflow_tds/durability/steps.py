@@ -145,11 +145,13 @@ class Once(ABC):
         try:
             job_id = send() or ""
         except errors.TableServiceError as error:
-            if error.outcome == "unknown":
-                self._log.warning("%s; it may have arrived", error)
-                return record
-            self._save(record, "failed_clean")
-            raise
+            if error.outcome != "unknown":
+                self._save(record, "failed_clean")
+                raise
+            self._log.warning("%s; it may have arrived", error)
+            if isinstance(error, errors.Stopped):
+                raise  # nobody is left to decide: a next try does
+            return record
         lease = self._now() + grace if job_id else 0.0
         return self._save(replace(record, job_id=job_id, lease=lease), "sent")
 
@@ -161,6 +163,7 @@ class Once(ABC):
             raise self._doubtful(step, record)
         self._save(record, "done")
         return Done("")
+            Stopped: The task was killed meanwhile.
 
     def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:
         """Say what is known and the ways on; a doubt about a finished write is stored first."""

@@ -249,8 +249,8 @@ class WriteOnce(Once):
         try:
             client.send_data(initiation, body, unknown_length=write.unknown_length)
         except errors.TableServiceError as error:
-            if error.outcome != "unknown":
-                raise
+            if error.outcome != "unknown" or isinstance(error, errors.Stopped | errors.ValidationFailed):
+                raise  # a next try asks the job; nobody waits for data that changed while it was sent
             self._log.warning("%s; the data may have arrived, so job %s is watched", error, initiation.job_id)
             return record
         return self._save(record, "sent")

@@ -186,7 +186,7 @@ def test_a_payloads_source_is_closed_when_its_put_fails_though_the_error_is_kept
 
     with pytest.raises(errors.ValidationFailed) as kept:
         send(Access(server.url), put(server, Body(body_of(pieces).open, 3 * CHUNK, replayable=True)))
-    assert (closed, kept.value.outcome) == ([True], "not_sent")
+    assert (closed, kept.value.outcome) == ([True], "unknown")
 
 
 # ---- what comes
@@ -392,10 +392,25 @@ def test_a_stopped_runtime_sends_nothing(server: Any) -> None:
     world = BlockingRuntime(Access(server.url))
     world.stopping = True
 
-    with pytest.raises(errors.Stopped):
+    with pytest.raises(errors.Stopped) as stopped:
         finish(world.send(get()))
     server.stop()
     assert server.seen == []
+    assert stopped.value.outcome == "not_sent"
+
+
+def test_a_stop_while_the_answer_comes_says_that_the_request_may_have_been_processed(server: Any, answer: Any) -> None:
+    world = BlockingRuntime(Access(server.url))
+
+    def stopping() -> bytes:
+        world.stopping = True
+        return bytes(answer(200, b"{}"))
+
+    server.answers = [stopping]
+    with pytest.raises(errors.Stopped) as stopped:
+        finish(world.send(get()))
+    world.close()
+    assert stopped.value.outcome == "unknown"
 
 
 @pytest.mark.parametrize("length", [None, 3 * CHUNK])
@@ -407,11 +422,12 @@ def test_a_payload_that_is_stopped_never_looks_whole(server: Any, length: int | 
             world.stopping = number == 2
             yield b"x" * CHUNK
 
-    with pytest.raises(errors.Stopped):
+    with pytest.raises(errors.Stopped) as stopped:
         finish(world.send(put(server, Body(body_of(pieces).open, length, replayable=True))))
     world.close()
     server.stop()
     assert not [seen for seen in server.seen if seen.whole]
+    assert stopped.value.outcome == "unknown"
 
 
 def test_a_payload_that_is_being_measured_can_be_stopped(server: Any) -> None:

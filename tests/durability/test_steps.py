@@ -170,6 +170,23 @@ def test_a_first_status_that_cannot_be_read_does_not_stop_a_write(world: Any) ->
     assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
 
 
+def test_a_write_that_is_killed_while_its_data_is_sent_leaves_the_job_to_the_next_try(world: Any) -> None:
+    with pytest.raises(errors.Stopped):
+        world.write(at=raising("after put is sent", stopped("unknown"))).advance(world.watch())
+    assert world.disk.record.phase == "initiated"
+    world.finish(world.write())
+    assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
+    assert world.requested("append") == 1
+
+
+def test_data_that_changes_while_it_is_sent_is_an_error_at_once(world: Any) -> None:
+    changed = errors.ValidationFailed("the payload changed while it was sent")
+    changed.outcome = "unknown"
+    with pytest.raises(errors.ValidationFailed, match="changed"):
+        world.write(at=raising("before put is sent", changed)).advance(world.watch())
+    assert world.disk.record.phase == "initiated"
+
+
 def test_a_write_that_is_told_to_stop_sends_no_data(world: Any) -> None:
     with pytest.raises(errors.Stopped):
         world.write(at=raising("before get_job is sent", errors.Stopped("stop"))).advance(world.watch())
@@ -488,6 +505,37 @@ def test_a_deletion_without_an_answer_is_ambiguous_for_this_try_and_the_next(wor
         with pytest.raises(errors.AmbiguousWriteError, match=r"delete_rows on table .* may still be applied"):
             world.finish(world.deletion(at=at))
     assert world.requested("delete_rows") == 1
+
+
+def stopped(outcome: errors.Outcome) -> errors.Stopped:
+    """Give what ends the work of a killed task."""
+    error = errors.Stopped("told to stop")
+    error.outcome = outcome
+    return error
+
+
+def test_a_deletion_that_is_killed_before_it_is_sent_is_sent_by_the_next_try(world: Any) -> None:
+    with pytest.raises(errors.Stopped):
+        world.finish(world.deletion(at=raising("before delete_rows is sent", stopped("not_sent"))))
+    assert world.disk.record.phase == "failed_clean"
+    world.finish(world.deletion())
+    assert world.rows() == []
+
+
+def test_a_deletion_that_is_killed_while_it_is_under_way_is_not_sent_again(world: Any) -> None:
+    with pytest.raises(errors.Stopped):
+        world.finish(world.deletion(at=raising("after delete_rows is sent", stopped("unknown"))))
+    assert world.disk.record.phase == "intent"
+    with pytest.raises(errors.AmbiguousWriteError):
+        world.finish(world.deletion())
+    assert world.requested("delete_rows") == 1
+
+
+def test_a_truncation_that_is_killed_while_it_is_under_way_is_seen_by_the_next_try(world: Any) -> None:
+    with pytest.raises(errors.Stopped):
+        world.finish(world.truncation(at=raising("after truncate is sent", stopped("unknown"))))
+    assert world.finish(world.truncation()) == Done("")
+    assert world.requested("truncate") == 1
 
 
 @pytest.mark.parametrize("choices", [Choices(on_unknown="resubmit"), Choices(on_clear="new")])

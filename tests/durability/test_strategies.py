@@ -151,6 +151,18 @@ def test_a_request_without_an_answer_is_never_followed_by_another(
 
 
 @STRATEGIES
+def test_a_request_that_is_killed_while_it_is_under_way_is_not_sent_again(others: Any, op: Any, first: str) -> None:
+    world, killed = others(op), errors.Stopped("told to stop")
+    killed.outcome = "unknown"
+    with pytest.raises(errors.Stopped):
+        world.write(op, at=at(f"after {op} is sent", killed)).advance(world.watch())
+
+    with pytest.raises(errors.AmbiguousWriteError):
+        world.finish(world.write(op))
+    assert world.rows() == AFTER[op]
+
+
+@STRATEGIES
 def test_a_request_without_an_answer_is_done_where_a_person_says_so_beforehand(
     others: Any, op: Any, first: str
 ) -> None:

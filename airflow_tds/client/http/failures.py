@@ -93,8 +93,12 @@ class Guard:
         return self._read if self._ends is None else min(self._read, max(0.001, self._ends - time.monotonic()))
 
     def check(self) -> None:
-        """Raise `Stopped` if told to stop, `TransportFailed` if late."""
-        self._check_stop()
+        """Raise `Stopped` if told to stop, `TransportFailed` if late: the request is under way, or was answered."""
+        try:
+            self._check_stop()
+        except errors.Stopped as stopped:
+            stopped.outcome = "unknown"
+            raise
         if self._ends is not None and time.monotonic() > self._ends:
             raise errors.TransportFailed(
                 f"{self._request.operation}, {self._request.subject}: not done within {self._request.limit:.0f} s"

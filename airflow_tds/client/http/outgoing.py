@@ -44,7 +44,9 @@ class Outgoing:
             yield held
 
     def _changed(self, what: str) -> errors.ValidationFailed:
-        return errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
+        error = errors.ValidationFailed(f"the payload changed while it was sent: {what}; the store keeps none of it")
+        error.outcome = "unknown"  # who acts on the head of a request alone may have
+        return error
 
 
 def outgoing(body: Body, guard: Guard, meter: Meter) -> Pieces:

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
@@ -112,6 +112,28 @@ class Once(ABC):
         while not isinstance(step := self.advance(watch), Done):
             self._client.watch(step.watch)
         return step
+
+    def left(self, table_id: str) -> dict[str, Any]:
+        """Say how the work left a table: a small reference, fit for an XCom.
+
+        Args:
+            table_id: The table.
+
+        Returns:
+            `{"row_count", "snapshot_id"}`; None where they cannot be read: the work is done all the same, and a
+            task that failed now would be cleared and do it again.
+
+        Raises:
+            Stopped: The task was killed.
+        """
+        try:
+            info = self._client.info(table_id)
+        except errors.Stopped:
+            raise
+        except errors.TableServiceError as error:
+            self._log.warning("%s: it is done, but how the table is now is not known: %s", table_id, error)
+            return {"row_count": None, "snapshot_id": None}
+        return {"row_count": info.row_count, "snapshot_id": info.snapshot_id}
 
     def _save(self, record: Record, phase: Phase) -> Record:
         """Store the record in this try's generation; whatever is raised ends the try."""

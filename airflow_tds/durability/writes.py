@@ -159,13 +159,8 @@ class WriteOnce(Once):
         Args:
             done: What `advance` returned.
         """
-        info = self._client.info(self._write.table_id)
-        return {
-            "table_id": self._write.table_id,
-            "job_id": done.job_id,
-            "row_count": info.row_count,
-            "snapshot_id": info.snapshot_id,
-        }
+        table_id = self._write.table_id
+        return {"table_id": table_id, "job_id": done.job_id, **self.left(table_id)}
 
     def hand_over(self) -> Done | None:
         """Take it for the end that the service has the data; None while that is not certain."""

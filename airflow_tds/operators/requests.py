@@ -52,8 +52,7 @@ class TdsTruncateOperator(ChangingOperator):
             choices=self._choices(),
         )
         self._finish(turn, once)
-        info = turn.client.info(self.table_id)
-        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
+        return {"table_id": self.table_id, **once.left(self.table_id)}
 
 
 class TdsDeleteRowsOperator(ChangingOperator):
@@ -100,5 +99,4 @@ class TdsDeleteRowsOperator(ChangingOperator):
             choices=self._choices(),
         )
         self._finish(turn, once)
-        info = turn.client.info(self.table_id)
-        return {"table_id": self.table_id, "row_count": info.row_count, "snapshot_id": info.snapshot_id}
+        return {"table_id": self.table_id, **once.left(self.table_id)}

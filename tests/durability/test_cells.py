@@ -212,6 +212,13 @@ def test_a_paused_try_is_superseded_in_some_of_these_lives() -> None:
     assert {world.number for world in worlds if world} == {1, 2}
 
 
+@pytest.mark.parametrize("fault", ["untrusted", "unauthorized", "forbidden", "not found", "refused", "redirected"])
+@pytest.mark.parametrize("op", ["append", "truncate", "delete_rows"])
+def test_what_is_done_succeeds_although_its_table_cannot_be_read_then(op: str, fault: str) -> None:
+    worlds = [live(Life(op, deferred=True), "result", fault, chance) for chance in range(1, 5)]
+    assert {end for world in worlds if world for end in world.ends} == {("success", 1)}
+
+
 def test_every_cell_is_tried_or_its_reason_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
     tried = {name for name, *_ in tries()}
     stated = {name for name, _, _, what in cells() if name not in tried and what}

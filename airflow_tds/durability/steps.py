@@ -161,6 +161,7 @@ class Once(ABC):
             The record: `sent`, or in the same phase when no answer came.
 
         Raises:
+            Stopped: The task was killed meanwhile.
             TableServiceError: The request certainly was not processed.
         """
         record = self._save(record, phase)
@@ -185,7 +186,6 @@ class Once(ABC):
             raise self._doubtful(step, record)
         self._save(record, "done")
         return Done("")
-            Stopped: The task was killed meanwhile.
 
     def _doubtful(self, found: Ambiguous, record: Record, status: str = "") -> errors.AmbiguousWriteError:
         """Say what is known and the ways on; a doubt about a finished write is stored first."""

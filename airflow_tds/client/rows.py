@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -27,8 +28,8 @@ RowStyle = Literal["records", "columns", "lines", "csv"]
 
 #: Rows that are written at once: enough to keep the encoder busy, few enough to stay small.
 SLICE = 1000
-#: What makes a CSV field need quotes: an empty text must differ from None, and readers may trim blanks.
-_QUOTED = frozenset(',"\r\n')
+#: A text that needs no quotes in CSV: an empty one must differ from None, and readers may trim blanks at the ends.
+_BARE = re.compile(r'[^\s,"]([^,"\r\n]*[^\s,"])?').fullmatch
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,7 @@ def _csv(columns: Sequence[str], rows: list[Any]) -> str:
 def _cell(value: Any) -> str:
     """Write a field: None is empty, an empty text is quoted."""
     if isinstance(value, str):
-        bare = value and _QUOTED.isdisjoint(value) and not (value[0].isspace() or value[-1].isspace())
-        return value if bare else '"' + value.replace('"', '""') + '"'
+        return value if _BARE(value) else '"' + value.replace('"', '""') + '"'
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -94,7 +94,7 @@ ORDER = (
 #: Rooms beside the line: they import nothing of it.
 ASIDE = ("", "client", "client.http", "compat", "provider_info")
 #: What the embedded service may know of the client: it must be able to disagree with it.
-FOR_LOCAL = {"client.errors", "client.models", "client.wire"}
+FOR_LOCAL = {"client.errors", "client.models", "client.messages", "client.wire"}
 FILES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".").removesuffix("__init__").rstrip("."): path
     for path in PACKAGE.rglob("*.py")

@@ -10,19 +10,24 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
 
     sql, columns        how text becomes SQL safely; what a column can hold
     payloads/           one payload format per file: a file becomes rows of exactly the table's columns
+    directory           the data directory: its files and its lock
     database, records   the database file; what it remembers of tables and jobs
-    store               tables, durable jobs and files, and the copies in memory that answer requests
+    store, ends         tables, durable jobs and files, and the copies in memory that answer; who waits for a job
     filters, pages      predicates as SQL; one page of a table as JSON
     writes, query       a job's SQL: one write to one table; one cross query to one result file
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
-    requests, rights    what callers send, read strictly; what each may do
+    routing, inputs     which operation a request means, and what it asks, in whatever form the wire map says
+    answers             answers and refusals, where the wire map reads them
+    rehearsal           whether a wire map can be served at all
+    callers, rights     who calls, by which scheme; what each may do
     faults, recorder    what goes wrong on purpose; the log of requests
+    operations, admin   the endpoints of the interface, and the service's own
     connection          an Airflow connection to a service, ready to paste
-    refusals, openapi   what is refused, as an answer; the routes as an OpenAPI document
+    openapi, asked      the routes as an OpenAPI document, and what may be asked at each
     page/               the page for people
-    app, service        HTTP, and the whole as an object that starts and stops
+    app, service        HTTP, put together, and the whole as an object that starts and stops
 """
 
 from __future__ import annotations

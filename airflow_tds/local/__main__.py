@@ -11,13 +11,15 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, get_args
 from urllib.request import urlopen
 
 from airflow_tds.client.errors import ValidationFailed
-from airflow_tds.local.connection import as_json, as_uri, is_loopback
+from airflow_tds.local.callers import Schemes
+from airflow_tds.local.connection import is_loopback
+from airflow_tds.local.directory import StoreUnavailable
 from airflow_tds.local.rights import parse_token
 from airflow_tds.local.service import Service
-from airflow_tds.local.store import StoreUnavailable
 
 __all__ = ["main"]
 
@@ -85,6 +87,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--refuse-chunked", action="store_true", help="answer 411 to a payload whose length is not announced"
     )
+    parser.add_argument(
+        "--wire",
+        default="routes",
+        metavar="PROFILE|FILE",
+        help="forms to serve: a profile or a JSON file, see docs/wire.md",
+    )
+    parser.add_argument(
+        "--auth", default="bearer", choices=get_args(Schemes), help="how callers show their token (%(default)s)"
+    )
+    parser.add_argument("--api-key-header", default="X-API-Key", help="with --auth api_key (%(default)s)")
+    parser.add_argument(
+        "--upload-header", action="append", default=[], metavar="NAME:VALUE", help="that a payload must carry"
+    )
     parser.add_argument("--quiet", action="store_true", help="log no requests")
     parser.add_argument("--openapi", action="store_true", help="print what would be served, as OpenAPI, and end")
     parser.add_argument("--ready-file", type=Path, help="gets url, token and pid as JSON once the service answers")
@@ -115,7 +130,28 @@ def _service(options: argparse.Namespace) -> Service:
         job_reads=options.job_reads,
         result_lifetime=options.result_lifetime,
         chunked=not options.refuse_chunked,
+        wire=_wire(options.wire),
+        auth=options.auth,
+        api_key_header=options.api_key_header,
+        upload_headers=dict(map(_header, options.upload_header)),
     )
+
+
+def _wire(given: str) -> Any:
+    """Read a wire map's setting: a profile's name, or a file."""
+    if not given.endswith(".json") and not Path(given).is_file():
+        return given
+    try:
+        return json.loads(Path(given).read_text(encoding="utf-8"))
+    except ValueError as wrong:
+        raise ValidationFailed(f"{given} is no JSON: {wrong}") from None
+
+
+def _header(given: str) -> tuple[str, str]:
+    name, colon, value = given.partition(":")
+    if not colon:
+        raise ValidationFailed(f"a header is written NAME:VALUE, not {given!r}")
+    return name.strip(), value.strip()
 
 
 def _openapi(service: Service) -> str:
@@ -125,11 +161,12 @@ def _openapi(service: Service) -> str:
 
 def _announce(service: Service, options: argparse.Namespace) -> None:
     given = any(rights.admin for _, rights in map(parse_token, options.token))
+    shown = "TOKEN" if given else service.token
     lines = [
         f"Table Data Service (embedded, not for production) at {service.url}"
         + ("" if given else f", token {service.token}"),
-        f"Connection as URI:  {as_uri(service.url, 'TOKEN' if given else service.token)}",
-        f"Connection as JSON: {as_json(service.url, 'TOKEN' if given else service.token)}",
+        f"Connection as URI:  {service.connecting.as_uri(shown)}",
+        f"Connection as JSON: {service.connecting.as_json(shown)}",
     ]
     lines.append(f"Page for people:    {service.url}/{'' if given else f'#{service.token}'}")
     if not is_loopback(options.host):

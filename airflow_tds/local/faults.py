@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.client.models import describe
 
-__all__ = ["CLOSE", "Fault", "Faults", "FaultyRoute"]
+__all__ = ["CLOSE", "HAPPENED", "Fault", "Faults", "FaultyRoute"]
 
 Operation = Literal[
     "info",
@@ -32,6 +32,7 @@ Operation = Literal[
     "overwrite",
     "upsert",
     "delete_rows",
+    "presign",
     "truncate",
     "get_job",
     "query_json",
@@ -40,12 +41,25 @@ Operation = Literal[
     "put_payload",
     "get_result",
 ]
-JobFault = Literal["fails_after_applying", "applies_twice"]
-#: Where a request's scope holds what closes its connection.
-CLOSE = "tds.close"
+JobFault = Literal[
+    "applies_without_data",
+    "fails_after_applying",
+    "takes_late_data",
+    "applies_twice",
+    "keeps_snapshot",
+    "hides_its_data",
+]
+#: Where a request's scope holds what closes its connection, and the fault that happened to it.
+CLOSE, HAPPENED = "tds.close", "tds.fault"
+_WRITES: tuple[Operation, ...] = ("upload", "append", "overwrite", "upsert")
+#: Each switches one assumption off on which a durable write rests: A1 to A6, in this order.
 _OF_JOBS: dict[JobFault, tuple[Operation, ...]] = {
-    "fails_after_applying": ("upload", "append", "overwrite", "upsert"),
+    "applies_without_data": ("append", "overwrite", "upsert"),  # a table must have columns
+    "fails_after_applying": _WRITES,
+    "takes_late_data": _WRITES,
     "applies_twice": ("upload", "append"),  # the others have the same effect once or twice
+    "keeps_snapshot": (*_WRITES, "delete_rows", "truncate"),
+    "hides_its_data": _WRITES,
 }
 
 
@@ -60,7 +74,8 @@ class Fault(BaseModel):
         cut: The connection is closed and nothing answered.
         applied: With `status` or `cut`, whether the request is carried out first.
         headers: Set in the answer; None removes one, as in `{"Location": None}`.
-        fields: Put into the answer's JSON object, in place of those that it has.
+        fields: Put into the answer's JSON object, in place of those that it has; a name that begins with `/` is
+            a JSON pointer.
         truncate: The answer breaks off after this many bytes of its body; None for all of it.
         length: Announced as the body's length; if the body is longer, its rest is left out.
         job: Not the request goes wrong, but the job that it makes; alone with `times`.
@@ -165,6 +180,7 @@ class FaultyRoute:
         """Answer a request, or let it go wrong."""
         scope["operation"] = self._name
         fault = self._faults.take(self._name)
+        scope[HAPPENED] = fault
         if fault is None:
             await self._app(scope, receive, send)
             return
@@ -223,13 +239,23 @@ class _Altered:
         if not self._fault.fields:
             return self._held
         document = json.loads(self._held or b"{}")
-        return json.dumps({**document, **self._fault.fields}).encode()
+        for name, value in self._fault.fields.items():
+            put(document, name, value)
+        return json.dumps(document).encode()
 
     def _headers(self, announced: int) -> list[tuple[bytes, bytes]]:
         given: dict[str, str | None] = {"content-length": str(announced), **self._fault.headers}
         changed = {name.lower().encode("latin-1"): value for name, value in given.items()}
         kept = [(name, value) for name, value in self._start["headers"] if name.lower() not in changed]
         return [*kept, *((name, value.encode("latin-1")) for name, value in changed.items() if value is not None)]
+
+
+def put(document: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value into an object: by its name, or by a JSON pointer."""
+    *above, last = name.removeprefix("/").split("/") if name.startswith("/") else [name]
+    for key in above:
+        document = document.setdefault(key, {})
+    document[last] = value
 
 
 async def _nowhere(message: Message) -> None:

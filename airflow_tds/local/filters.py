@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -73,11 +73,11 @@ def parse_simple(expression: str) -> FilterLeaf:
     return FilterLeaf.model_validate({"field": found[1], "operator": found[2], "value": found[3]})
 
 
-def matching(cursor: DuckDBPyConnection, table: Table, expressions: Sequence[str]) -> Where:
-    """Give the rows of one table that all simple expressions match.
+def matching(cursor: DuckDBPyConnection, table: Table, predicate: Predicate | None) -> Where:
+    """Give the rows of one table that a predicate matches; None for all rows.
 
     Raises:
-        ValidationFailed: One is none, or does not fit the table's columns.
+        ValidationFailed: It does not fit the table's columns.
     """
     columns = {column.name: column for column in table.columns}
 
@@ -86,10 +86,7 @@ def matching(cursor: DuckDBPyConnection, table: Table, expressions: Sequence[str
             raise ValidationFailed(f"filters: {name!r} names no column; there are {', '.join(columns)}")
         return Operand(columns[name].quoted, columns[name])
 
-    leaves = [parse_simple(expression) for expression in expressions]
-    if len(leaves) > 1:
-        return where(cursor, FilterGroup(type="and", predicates=leaves), find)
-    return where(cursor, leaves[0] if leaves else None, find)
+    return where(cursor, predicate, find)
 
 
 def where(cursor: DuckDBPyConnection, predicate: Predicate | None, find: Find) -> Where:

@@ -10,21 +10,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from airflow_tds.client.models import CrossQueryRequest, ResultFormat
+from airflow_tds.client.models import CrossQueryRequest, Predicate, ResultFormat
 from airflow_tds.local import writes
 from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads import formats
+from airflow_tds.local.payloads.layouts import as_lines
 from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Table
 from airflow_tds.local.sql import literal
-from airflow_tds.local.store import Store, sync_directory
+from airflow_tds.local.store import Store
 
 __all__ = ["run"]
 
@@ -59,22 +59,48 @@ def run(store: Store, job: Job) -> None:
         _commit(store, job, writes.truncate)
         store.database.checkpoint()
     elif job.kind == "delete":
-        _commit(store, job, lambda cursor, table: writes.delete(cursor, table, job.spec["filters"]))
+        _commit(store, job, lambda cursor, table: writes.delete(cursor, table, _predicate(job)))
     else:
         _write(store, job)
 
 
+def _predicate(job: Job) -> Predicate:
+    query = CrossQueryRequest.model_validate({"table_id": job.table_id, "filters": job.spec["filters"]})
+    if query.filters is None:
+        raise AssertionError("unreachable: at least one filter was asked for")
+    return query.filters
+
+
 def _write(store: Store, job: Job) -> None:
     table = store.table(job.table_id)
-    payload = formats.open_payload(job.spec["format"], store.payloads / job.job_id)
-    if not table.ingested:
-        _load(store, job, payload)
-    elif job.kind == "upload":
+    if job.payload_sha256 is None:  # told to go wrong so: it did not wait for its data
+        _commit(store, job, writes.change_without_data)
+        return
+    if table.ingested and job.kind == "upload":
         raise BadPayload(f"table {job.table_id!r} has had data since: upload is the initial load only")
-    else:
-        _change(store, job, payload)
-        if job.kind == "overwrite":  # else each one makes the file grow
-            store.database.checkpoint()
+    with _payload(store, job) as payload:
+        if table.ingested:
+            _change(store, job, payload)
+        else:
+            _load(store, job, payload)
+    if table.ingested and job.kind == "overwrite":  # else each one makes the file grow
+        store.database.checkpoint()
+
+
+@contextmanager
+def _payload(store: Store, job: Job) -> Iterator[Payload]:
+    """Give a job's payload, laid out as rows one after another."""
+    path, layout = store.directory.payloads / job.job_id, job.spec.get("layout")
+    if layout is None:
+        yield formats.open_payload(job.spec["format"], path)
+        return
+    lines = store.directory.tmp / f"{job.job_id}.lines"
+    try:
+        if layout != "lines":
+            as_lines(path, layout, lines)
+        yield formats.open_payload("ndjson", path if layout == "lines" else lines)
+    finally:
+        lines.unlink(missing_ok=True)
 
 
 def _load(store: Store, job: Job, payload: Payload) -> None:
@@ -133,31 +159,28 @@ def _explained(store: Store, payload: Payload, columns: Sequence[Column]) -> Ite
 def _commit(store: Store, job: Job, change: Change) -> None:
     with store.database.transaction() as cursor:
         table = change(cursor, store.table(job.table_id))
+        fault = job.spec.get("fault")
         if table.ingested:  # a table that never had data has no snapshot, §2.4
-            table = replace(table, snapshot_id=uuid4().hex, updated_at=store.clock())
-        failed = job.spec.get("fault") == "fails_after_applying"
+            kept = table.snapshot_id if fault == "keeps_snapshot" else None
+            table = replace(table, snapshot_id=kept or uuid4().hex, updated_at=store.clock())
+        failed = fault == "fails_after_applying"
         publish = store.complete(cursor, job, table, error=_ON_PURPOSE if failed else None)
     publish()
 
 
 def _query(store: Store, job: Job) -> None:
     """Write a query's result from one snapshot; the file is on disk before the job says so."""
-    request = CrossQueryRequest.model_validate(job.spec)
+    request = CrossQueryRequest.model_validate(job.asked)
     result_format = request.format or DEFAULT_FORMAT
-    part = store.results / f"{job.job_id}.part"
+    part = store.directory.results / f"{job.job_id}.part"
     with store.database.transaction() as cursor:
         select = compile_query(cursor, request, store.catalog(cursor), result_format)
         cursor.execute(f"COPY ({select.sql}) TO {literal(str(part))} ({_COPY[result_format]})", select.values)
-        _settle(part, store.results / job.job_id)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        store.directory.settle(part, store.directory.results / job.job_id)
         publish = store.complete(cursor, job)
     publish()
-
-
-def _settle(part: Path, path: Path) -> None:
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.rename(path)
-    sync_directory(path.parent)
 
 
 def _raise_engine_failure(failure: duckdb.Error) -> None:

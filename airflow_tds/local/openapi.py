@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.routing import Route
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, DatasetInfoResponse, QueryResponse
 from airflow_tds.client.wire import Wire
+from airflow_tds.local.admin import TableBody
+from airflow_tds.local.answers import Answers
+from airflow_tds.local.asked import asked
+from airflow_tds.local.callers import TOKEN_PATH, Scheme
 from airflow_tds.local.faults import Fault
-from airflow_tds.local.refusals import status_of
-from airflow_tds.local.requests import DeleteBody, PageQuery, TableBody, WriteBody
+from airflow_tds.local.routing import Served
 from airflow_tds.local.storage import MEDIA_TYPES
 
 __all__ = ["document"]
@@ -59,7 +61,6 @@ class _Described:
         status: Of the answer that means success.
         answer: What its body holds; None for no JSON.
         body: What the request's body holds; None for no JSON.
-        query: The request's parameters.
         refusals: What can be refused, beside the caller.
         media: Media types of the success's body, where it is no JSON.
         headers: Of the success, with what they mean.
@@ -73,7 +74,6 @@ class _Described:
     status: int = 200
     answer: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
-    query: type[BaseModel] | None = None
     refusals: tuple[type[errors.Refused], ...] = ()
     media: tuple[str, ...] = ()
     headers: Mapping[str, str] | None = None
@@ -91,7 +91,7 @@ _SAME_TABLE = {"table_id": "$request.path.table_id"}
 
 def _write(summary: str, *refusals: type[errors.Refused]) -> _Described:
     links = {"put_payload": _OF_ANSWER, "get_job": _OF_ANSWER}
-    return _Described(summary, answer=Initiated, body=WriteBody, refusals=(*_TABLE, *refusals), links=links)
+    return _Described(summary, answer=Initiated, refusals=(*_TABLE, *refusals), links=links)
 
 
 _BY_NAME = {
@@ -103,7 +103,6 @@ _BY_NAME = {
     "delete_rows": _Described(
         "Delete the rows that match all filters, §4.2 rule 5",
         204,
-        body=DeleteBody,
         refusals=_TABLE,
         links={"info": _SAME_TABLE},
     ),
@@ -112,12 +111,12 @@ _BY_NAME = {
     "query_json": _Described(
         "A page of one table, §4.2",
         answer=QueryResponse,
-        query=PageQuery,
         refusals=_TABLE,
         headers={"ETag": "The table's snapshot; left out while it never had data"},
         more={304: "The table has not changed since `If-None-Match`"},
         links={"query_json": {**_SAME_TABLE, "If-None-Match": "$response.header.ETag"}},
     ),
+    "presign": _Described("Say where the data of a write goes that is committed afterwards", refusals=_TABLE),
     "start_query": _Described(
         "Start a query, §4.2",
         202,
@@ -130,7 +129,6 @@ _BY_NAME = {
         "Ask whether a query's result is ready, §4.2: 200 says that it failed",
         answer=DataJobResponse,
         refusals=_JOB,
-        more={202: "Not yet", 307: "It is, at `Location`"},
     ),
     "put_payload": _Described(
         "Send a write's data to the object store",
@@ -164,112 +162,155 @@ _BY_NAME = {
         links={"info": {"table_id": "$response.body#/table_id"}, "upload": {"table_id": "$response.body#/table_id"}},
     ),
     "list_tables": _Described("All tables with their statistics"),
+    "show_rows": _Described("A table's first rows", answer=QueryResponse, refusals=(errors.TableNotFound,)),
     "list_jobs": _Described("The newest jobs"),
     "list_requests": _Described("The requests so far"),
     "add_fault": _Described("Script a fault", 201, Fault, Fault, refusals=(errors.ValidationFailed,)),
     "list_faults": _Described("The faults, and how often each has happened"),
     "clear_faults": _Described("Forget all faults", 204),
+    "token": _Described(
+        "Give an access token, RFC 6749 §4.4",
+        more={400: "The grant is none of these", 401: "The client is unknown"},
+        open=True,
+    ),
     "page": _Described("The page for people", media=("text/html",), open=True),
     "openapi": _Described("This document", open=True),
 }
 
 
-def document(routes: Sequence[Route], wire: Wire) -> dict[str, Any]:
+#: Fields of the map on which the shape of an answer rests.
+_SHAPES: Mapping[type[BaseModel], tuple[str, ...]] = {
+    DatasetInfoResponse: ("row_count", "total_size_bytes", "data_files", "last_updated", "snapshot_id"),
+    DataJobResponse: ("job_status", "job_error"),
+    Initiated: ("job_id", "upload_url", "expires_at"),
+    Started: ("job_id",),
+    QueryResponse: ("items", "columns", "total_count", "has_next", "etag"),
+    Refusal: ("error_detail",),
+}
+
+
+def document(served: Sequence[Served], wire: Wire, scheme: Scheme, base: str = "") -> dict[str, Any]:
     """Give the document.
 
     Args:
-        routes: What is served; each is described here by its name.
-        wire: Says which status a refusal has.
+        served: What is served; each is described here by its name.
+        wire: In which forms.
+        scheme: How callers show their token.
+        base: What stands before every path.
     """
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            paths.setdefault(route.path, {})[method.lower()] = _operation(route, _BY_NAME[route.name], wire)
+    for first, *others in _together(served):
+        methods = paths.setdefault(first.line.path, {})
+        methods[first.line.method.lower()] = _operation([first, *others], wire)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Table Data Service (embedded, not for production)", "version": version("airflow-tds")},
         "paths": paths,
-        "components": {
-            "schemas": _schemas(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": _schemas(), "securitySchemes": {"token": _security(scheme, base)}},
         "security": [{"token": []}],
     }
 
 
-def _operation(route: Route, described: _Described, wire: Wire) -> dict[str, Any]:
+def _security(scheme: Scheme, base: str) -> dict[str, Any]:
+    if scheme.kind == "api_key":
+        return {"type": "apiKey", "in": "header", "name": scheme.header}
+    if scheme.kind == "oauth2":
+        flow = {"tokenUrl": base + TOKEN_PATH, "scopes": {}}
+        return {"type": "oauth2", "flows": {"clientCredentials": flow}}
+    return {"type": "http", "scheme": scheme.kind}
+
+
+def _together(served: Sequence[Served]) -> list[list[Served]]:
+    """Give the routes, those of one method and path together: the document has one operation for them."""
+    found: dict[tuple[str, str], list[Served]] = {}
+    for each in served:
+        found.setdefault((each.line.method, each.line.path), []).append(each)
+    return list(found.values())
+
+
+def _operation(together: Sequence[Served], wire: Wire) -> dict[str, Any]:
+    first = together[0]
+    described = _described(first, wire)
+    parameters, body = asked(together, wire)
     operation: dict[str, Any] = {
-        "operationId": route.name,
-        "summary": described.summary,
-        "parameters": [*_parameters(route, described)],
-        "responses": _answers(described, wire),
+        "operationId": first.name,
+        "summary": "; ".join(_BY_NAME[each.name].summary for each in together),
+        "parameters": [*_ids(first), *parameters, *_signed(described)],
+        "responses": _responses(first.name, described, wire),
     }
-    if described.body is WriteBody:
-        content = {"application/json": {"schema": _write_schema(_sharing(wire, route.name))}}
-        operation["requestBody"] = {"required": True, "content": content}
-    elif described.body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(described.body)}
-    elif route.name == "put_payload":
-        operation["requestBody"] = {"content": {"application/octet-stream": {}}}
+    if described.body is not None:
+        body = {"required": True, "content": _json(described.body)}
+    elif first.name == "put_payload":
+        body = {"content": {"application/octet-stream": {}}}
+    if body:
+        operation["requestBody"] = body
     if described.signed or described.open:
         operation["security"] = []
     return operation
 
 
-def _sharing(wire: Wire, kind: str) -> tuple[str, ...]:
-    """Give the writes that the wire map sends to the route of one of them."""
-    places = {each: getattr(wire, each) for each in ("upload", "append", "overwrite", "upsert")}
-    own = (places[kind].method, places[kind].path)
-    return tuple(each for each, route in places.items() if (route.method, route.path) == own)
+def _described(served: Served, wire: Wire) -> _Described:
+    """Describe a route as the map has it: the strategy of a write and the statuses of a poll are its words."""
+    found = _BY_NAME[served.name]
+    if served.route is not None and served.route.strategy in ("put_commit", "direct"):
+        links = {"get_job": _OF_ANSWER}
+        return replace(found, status=202, answer=Started, links=links)
+    if served.name == "poll_query":
+        more = {wire.ready[0]: "It is ready, at `Location`"}
+        more |= {wire.pending[0]: "Not yet"} if wire.pending else {}
+        return replace(found, more=more | ({wire.poll_failed[0]: "It failed"} if wire.poll_failed else {}))
+    return found
 
 
-def _write_schema(kinds: Sequence[str]) -> dict[str, Any]:
-    """Give what initiates a write at the route of some kinds of writes."""
-    schema = WriteBody.model_json_schema()
-    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
-    keys: list[dict[str, Any]] = [{"type": "string"}, names] if "upsert" in kinds else []
-    if kinds == ("upsert",):
-        schema["required"].append("key_columns")
-    else:
-        keys.append({"type": "null"})
-    schema["properties"]["key_columns"] = {"anyOf": keys}
-    modes = [kind for kind in kinds if kind != "upload"]
-    schema["properties"]["update_mode"] = {"enum": [*modes, None]}
-    return schema
-
-
-def _parameters(route: Route, described: _Described) -> Iterable[dict[str, Any]]:
-    for name in re.findall(r"{(\w+)}", route.path):
+def _ids(served: Served) -> Iterable[dict[str, Any]]:
+    names = re.findall(r"{(\w+)}", served.line.path)
+    for name in dict.fromkeys(names):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    if described.query is not None:
-        for name, schema in described.query.model_json_schema()["properties"].items():
-            yield {"name": name, "in": "query", "schema": schema}
-        yield {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}
+    for name, template in served.line.query.items():
+        schema = {"type": "string"} if "{" in template else {"const": template}
+        yield {"name": name, "in": "query", "required": True, "schema": schema}
+    for name, value in served.line.headers.items():
+        yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
+
+
+def _signed(described: _Described) -> Iterable[dict[str, Any]]:
     if described.signed:
         for name in ("Expires", "Signature"):
             yield {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
 
 
-def _answers(described: _Described, wire: Wire) -> dict[str, Any]:
+def _responses(name: str, described: _Described, wire: Wire) -> dict[str, Any]:
     refusals = () if described.signed or described.open else (errors.Unauthorized, errors.Forbidden)
-    answers: dict[str, Any] = {str(described.status): _success(described)}
+    own = name.startswith(("create_", "list_", "show_", "add_", "clear_"))
+    forms = Wire() if own else wire  # the service's own routes keep their form
+    answers: dict[str, Any] = {str(described.status): _success(described, forms)}
+    statuses = Answers(wire)
     for kind in (*refusals, *described.refusals):
-        answers[str(status_of(wire, kind))] = {"description": kind.__name__, "content": _json(Refusal)}
+        answers[str(statuses.status_of(kind))] = {"description": kind.__name__, "content": _shape(Refusal, wire)}
     for status, meaning in (described.more or {}).items():
-        answers[str(status)] = {"description": meaning}
-    if "307" in answers:
+        answers.setdefault(str(status), {"description": meaning})
+    if name == "poll_query":
         location = {"description": "A presigned address", "required": True, "schema": {"type": "string"}}
-        answers["307"]["headers"] = {"Location": location}
-        answers["202"]["content"] = _json(DataJobResponse)
+        answers[str(wire.ready[0])]["headers"] = {"Location": location}
+        if wire.pending and wire.pending[0] not in (204, 205):
+            answers[str(wire.pending[0])]["content"] = _shape(DataJobResponse, wire)
     if not described.open:
         answers["503"] = {"description": "Nothing can be written at the moment"}
     return answers
 
 
-def _success(described: _Described) -> dict[str, Any]:
+def _shape(model: type[BaseModel], wire: Wire) -> dict[str, Any]:
+    """Give the schema of an answer, where the map leaves it in its usual form."""
+    usual = Wire()
+    if all(getattr(wire, name) == getattr(usual, name) for name in _SHAPES.get(model, ())):
+        return _json(model)
+    return {"application/json": {}}
+
+
+def _success(described: _Described, wire: Wire) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done"}
     if described.answer is not None:
-        success["content"] = _json(described.answer)
+        success["content"] = _shape(described.answer, wire)
     if described.media:
         success["content"] = {media: {} for media in described.media}
     if described.headers:
@@ -288,7 +329,6 @@ def _json(model: type[BaseModel]) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     described = _BY_NAME.values()
     models = {model for each in described for model in (each.answer, each.body) if model is not None} | {Refusal}
-    models -= {WriteBody}  # each route tells its own
     ordered = sorted(models, key=lambda model: model.__name__)
     _, found = models_json_schema(
         [(model, "validation") for model in ordered], ref_template="#/components/schemas/{model}"

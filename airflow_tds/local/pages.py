@@ -6,17 +6,17 @@ become JSON inside the engine and are never Python's.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
+from airflow_tds.client.models import Predicate
 from airflow_tds.local.filters import Where, matching
 from airflow_tds.local.records import Table
 from airflow_tds.local.sql import literal, relation
 from airflow_tds.local.store import Store
 
-__all__ = ["Asked", "Pages"]
+__all__ = ["Asked", "Page", "Pages"]
 
 #: Totals of filters that are remembered, of all tables together.
 _MOST_TOTALS = 1000
@@ -27,28 +27,33 @@ class Asked:
     """A page that is asked for.
 
     Attributes:
-        filters: Simple expressions, all of which a row has to match.
+        filters: What a row has to match; None for all rows.
         limit: Rows at most.
         offset: Rows to leave out.
     """
 
-    filters: tuple[str, ...]
+    filters: Predicate | None
     limit: int
     offset: int
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Rows as JSON texts, how many match on all pages, and the snapshot that they are of."""
+class Page:
+    """A page.
+
+    Attributes:
+        rows: Each a JSON text.
+        columns: The names of the table's columns; empty while it never had data.
+        total: How many rows match on all pages.
+        has_next: Whether more rows follow.
+        snapshot_id: The snapshot that it is of; empty while the table never had data.
+    """
 
     rows: list[str]
+    columns: tuple[str, ...]
     total: int
+    has_next: bool
     snapshot_id: str
-
-    def body(self, asked: Asked) -> bytes:
-        has_next = asked.offset + len(self.rows) < self.total
-        metadata = json.dumps({"total_count": self.total, "has_next": has_next})
-        return f'{{"items":[{",".join(self.rows)}],"metadata":{metadata},"etag":"{self.snapshot_id}"}}'.encode()
 
 
 class Pages:
@@ -60,13 +65,15 @@ class Pages:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._totals: dict[tuple[str | None, Where], int] = {}
+        self._totals: dict[tuple[str | None, float | None, Where], int] = {}
 
-    def read(self, table_id: str, asked: Asked) -> tuple[str, bytes]:
+    def read(self, table_id: str, asked: Asked, *, lists: bool = False) -> Page:
         """Read a page.
 
-        Returns:
-            The etag without quotes, empty while the table never had data, and the answer's body.
+        Args:
+            table_id: The table.
+            asked: Which rows.
+            lists: Whether a row is a list of values, else an object.
 
         Raises:
             TableNotFound: The table does not exist.
@@ -74,17 +81,19 @@ class Pages:
         """
         with self._store.database.transaction() as cursor:
             table = self._store.table_seen(cursor, table_id)
-            found = self._found(cursor, table, asked) if table.ingested else _Found([], 0, "")
-        return found.snapshot_id, found.body(asked)
+            if not table.ingested:
+                return Page([], (), 0, has_next=False, snapshot_id="")
+            return self._page(cursor, table, asked, lists=lists)
 
-    def _found(self, cursor: DuckDBPyConnection, table: Table, asked: Asked) -> _Found:
+    def _page(self, cursor: DuckDBPyConnection, table: Table, asked: Asked, *, lists: bool) -> Page:
         where = matching(cursor, table, asked.filters)
         source = f"SELECT * FROM {relation(table.relation or '')}{where.sql} LIMIT {asked.limit} OFFSET {asked.offset}"
-        fields = ", ".join(f"{literal(c.name)}: {c.in_json(f'_r.{c.quoted}')}" for c in table.columns)
-        # The struct is named by us: to_json of a bare alias takes a column of that name if there is one.
-        cursor.execute(f"SELECT to_json({{{fields}}})::VARCHAR FROM ({source}) AS _r", where.values)
+        row = _list(table) if lists else _object(table)
+        cursor.execute(f"SELECT {row}::VARCHAR FROM ({source}) AS _r", where.values)
         rows = [row for (row,) in cursor.fetchall()]
-        return _Found(rows, self._total(cursor, table, where, asked, len(rows)), table.snapshot_id or "")
+        total = self._total(cursor, table, where, asked, len(rows))
+        names = tuple(column.name for column in table.columns)
+        return Page(rows, names, total, asked.offset + len(rows) < total, table.snapshot_id or "")
 
     def _total(self, cursor: DuckDBPyConnection, table: Table, where: Where, asked: Asked, given: int) -> int:
         """Count what matches; a page that ends before its limit tells it, and the catalog knows all rows."""
@@ -92,10 +101,24 @@ class Pages:
             return table.row_count
         if given < asked.limit and (given or not asked.offset):
             return asked.offset + given
-        key = (table.snapshot_id, where)
+        key = (table.snapshot_id, table.updated_at, where)
         if key not in self._totals:
             if len(self._totals) >= _MOST_TOTALS:
                 self._totals.clear()
             source = f"SELECT count(*) FROM {relation(table.relation or '')}{where.sql}"
             self._totals[key] = int((cursor.execute(source, where.values).fetchone() or (0,))[0])
         return self._totals[key]
+
+
+def _object(table: Table) -> str:
+    """Give the SQL of a row as an object.
+
+    The struct is named by us: to_json of a bare alias takes a column of that name if there is one.
+    """
+    fields = ", ".join(f"{literal(c.name)}: {c.in_json(f'_r.{c.quoted}')}" for c in table.columns)
+    return f"to_json({{{fields}}})"
+
+
+def _list(table: Table) -> str:
+    """Give the SQL of a row as a list, in the order of the table's columns."""
+    return f"json_array({', '.join(c.in_json(f'_r.{c.quoted}') for c in table.columns)})"

@@ -9,10 +9,11 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_tds.local.faults import CLOSE
+from airflow_tds.local.faults import CLOSE, HAPPENED
 
 __all__ = ["Recorder", "RequestRecord"]
 
@@ -28,6 +29,7 @@ class RequestRecord:
         path: Path without its query, which may hold a signature.
         status: HTTP status of the answer; 0 where the connection ended without one.
         headers: Header fields of the request, names in lower case; of credentials only the scheme.
+        fault: What was scripted and happened to it; None where nothing went wrong on purpose.
     """
 
     operation: str
@@ -35,6 +37,7 @@ class RequestRecord:
     path: str
     status: int
     headers: dict[str, str]
+    fault: dict[str, Any] | None = None
 
 
 class Recorder:
@@ -43,10 +46,12 @@ class Recorder:
     Args:
         app: What answers.
         requests: Where it notes.
+        key_header: The header field of API keys, which is no more noted than other credentials.
     """
 
-    def __init__(self, app: ASGIApp, requests: deque[RequestRecord]) -> None:
+    def __init__(self, app: ASGIApp, requests: deque[RequestRecord], key_header: str) -> None:
         self._app = app
+        self._key_header = key_header.lower()
         self._requests = requests
         self._log = logging.getLogger("airflow_tds.local.requests")
 
@@ -83,8 +88,12 @@ class Recorder:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if "authorization" in headers:
             headers["authorization"] = headers["authorization"].partition(" ")[0] + " ***"
+        if self._key_header in headers:
+            headers[self._key_header] = "***"
+        happened = scope.get(HAPPENED)
+        fault = happened.model_dump(mode="json", exclude_unset=True) if happened else None
         operation = scope.get("operation", "")
-        self._requests.append(RequestRecord(operation, scope["method"], scope["path"], status, headers))
+        self._requests.append(RequestRecord(operation, scope["method"], scope["path"], status, headers, fault))
         if self._log.isEnabledFor(logging.INFO):
             shown = ascii(scope["path"])[1:-1]
             self._log.info("%s %s %d %.1f ms", scope["method"], shown, status, seconds * 1000)

@@ -14,8 +14,10 @@ from airflow_tds.local.columns import Column
 
 __all__ = ["JOB_FIELDS", "SCHEMA", "TABLE_FIELDS", "Job", "Kind", "Status", "Table"]
 
-Kind = Literal["upload", "append", "overwrite", "upsert", "delete", "truncate", "query"]
-Status = Literal["awaiting", "queued", "completed", "failed"]
+#: `object` is no job of the interface: data that a write will name when it is committed.
+Kind = Literal["upload", "append", "overwrite", "upsert", "delete", "truncate", "query", "object"]
+#: `staged` is an object whose data has arrived.
+Status = Literal["awaiting", "staged", "queued", "completed", "failed"]
 
 SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS meta;
@@ -65,8 +67,9 @@ class Job:
         seq: The order in which jobs run: that of their data's arrival.
         job_id: Random.
         kind: What it does.
-        table_id: The table it writes, or the primary table of the query.
-        spec: What was asked for, as JSON values.
+        table_id: The table it writes, or the primary table of the query; empty for an object of any table.
+        spec: What was asked for, as JSON values; with it `key`, the request's idempotency key, and `fault`, how
+            the job is to go wrong.
         status: As on disk; see the module.
         attempts: How often it was begun.
         created_at: When it was asked for.
@@ -94,6 +97,11 @@ class Job:
     payload_bytes: int | None = None
     snapshot_id: str | None = None
     error: str | None = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the request asked for, without its idempotency key and without what is to go wrong."""
+        return {name: value for name, value in self.spec.items() if name not in ("key", "fault")}
 
     @property
     def final(self) -> bool:

@@ -18,9 +18,11 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from airflow_tds.client.wire import Wire
-from airflow_tds.local.app import Settings, build_app
-from airflow_tds.local.connection import as_json, as_uri
+from airflow_tds.local.app import Access, Script, build_app
+from airflow_tds.local.callers import Scheme, Schemes
+from airflow_tds.local.connection import Connecting
 from airflow_tds.local.faults import CLOSE, Fault, Faults
+from airflow_tds.local.operations import Settings
 from airflow_tds.local.recorder import RequestRecord
 from airflow_tds.local.rights import ALL, Rights
 from airflow_tds.local.signing import Signer
@@ -52,10 +54,17 @@ class Service:
         job_delay: Seconds from the arrival of a job's data to its earliest start.
         job_reads: How often a job's status has to be read before it starts.
         result_lifetime: Seconds for which a query's result is kept.
-        chunked: Whether the object store takes payloads whose length is not announced; if not, it answers 411.
-        wire: Which routes it serves; None for the defaults.
+        chunked: Whether payloads are taken whose length is not announced; if not, 411 is answered.
+        wire: In which forms it serves the interface: a map, or a setting as in a connection's extra, such as
+            `patch` or `{"truncate": "DELETE /tables/{table_id}/rows"}`; None for the defaults.
+        auth: How callers show their token: `bearer`, `api_key`, `basic` (the login is `tds`) or `oauth2` (the
+            client id is `tds`, and the token its secret).
+        api_key_header: The header field of an API key.
+        token_lifetime: Seconds for which an OAuth2 access token is good.
+        upload_headers: Header fields that a payload must carry; they are told with its address and signed.
 
     Raises:
+        ValidationFailed: The setting is no wire map; at start, the map cannot be served.
         StoreUnavailable: At start, another service has the directory, or its database cannot be read.
         OSError: At start, the address cannot be listened on.
     """
@@ -75,7 +84,11 @@ class Service:
         job_reads: int = 0,
         result_lifetime: float = 86_400.0,
         chunked: bool = True,
-        wire: Wire | None = None,
+        wire: Wire | str | Mapping[str, Any] | None = None,
+        auth: Schemes = "bearer",
+        api_key_header: str = "X-API-Key",
+        token_lifetime: float = 3600.0,
+        upload_headers: Mapping[str, str] | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(32)
         self._directory = data_dir or Path(tempfile.mkdtemp(prefix="tds-"))
@@ -85,9 +98,16 @@ class Service:
         self._address = (host, port)
         self._pace = (job_delay, job_reads)
         self._result_lifetime = result_lifetime
-        rights = {**(tokens or {}), self.token: ALL}
-        self._settings = Settings(rights, wire or Wire(), base_path.rstrip("/"), upload_url_lifetime, job_reads)
-        self._chunked = chunked
+        self._rights = {**(tokens or {}), self.token: ALL}
+        self._scheme = Scheme(auth, api_key_header, token_lifetime)
+        self._settings = Settings(
+            wire if isinstance(wire, Wire) else Wire.from_setting(wire),
+            base_path.rstrip("/"),
+            upload_url_lifetime,
+            upload_headers,
+            job_reads,
+            chunked,
+        )
         self._running = ExitStack()
         self._faults = Faults()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
@@ -110,13 +130,20 @@ class Service:
             self._store = started.enter_context(Store(self._directory, result_lifetime=self._result_lifetime))
             for table_id in self._tables:
                 self._store.create_table(table_id)
-            storage = Storage(self._store, Signer(self._store.signing_key()), chunked=self._chunked)
+            storage = self._storage()
             self._worker = started.enter_context(Worker(self._store, *self._pace))
-            app = build_app(self._store, storage, self._settings, self._faults, self._log)
+            access, script = Access(self._rights, self._scheme), Script(self._faults, self._log)
+            app = build_app(self._store, storage, self._settings, access, script)
             started.enter_context(_Server(app, listener))
             started.callback(self._store.stop_waiting)
             self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
             self._running = started.pop_all()
+
+    def _storage(self) -> Storage:
+        settings = self._settings
+        headers = {**settings.wire.put_headers, **(settings.upload_headers or {})}
+        signer = Signer(self._store.directory.signing_key())
+        return Storage(self._store, signer, chunked=settings.chunked, headers=headers)
 
     def stop(self) -> None:
         """Stop serving; a job under way stays queued and goes on at the next start."""
@@ -129,14 +156,19 @@ class Service:
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{self._settings.base_path}"
 
     @property
+    def connecting(self) -> Connecting:
+        """What a connection to it has to know."""
+        return Connecting(self.url, self._scheme, self._settings.wire)
+
+    @property
     def connection_json(self) -> str:
         """An Airflow connection to it, as JSON."""
-        return as_json(self.url, self.token)
+        return self.connecting.as_json(self.token)
 
     @property
     def connection_uri(self) -> str:
         """An Airflow connection to it, as a URI."""
-        return as_uri(self.url, self.token)
+        return self.connecting.as_uri(self.token)
 
     @property
     def requests(self) -> list[RequestRecord]:
@@ -258,9 +290,3 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _remove(directory: Path | None) -> None:
-    """Remove a temporary directory, at the end of a `with` or when the service is forgotten."""
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)

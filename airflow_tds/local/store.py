@@ -1,6 +1,5 @@
 """The store: one database file that holds tables, their catalog and the jobs, and its copies in memory.
 
-A data directory holds `store.duckdb`, `payloads/<job id>`, `results/<job id>`, `tmp/`, `signing.key` and `lock`.
 What is acknowledged is on disk first; reads of the catalog and of jobs never touch the disk. A job's change
 of data and its COMPLETED status are one transaction, so a job is applied at most once, whenever the process
 dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied.
@@ -8,9 +7,7 @@ dies. `RUNNING` exists in memory only: what the file calls `queued` was not appl
 
 from __future__ import annotations
 
-import fcntl
 import os
-import secrets
 import threading
 import time
 from collections import Counter, deque
@@ -21,7 +18,7 @@ from dataclasses import replace
 from heapq import nlargest
 from math import inf
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 from uuid import uuid4
 
 import duckdb
@@ -29,6 +26,8 @@ from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import Conflict, JobNotFound, TableNotFound, ValidationFailed
 from airflow_tds.local.database import Database
+from airflow_tds.local.directory import Directory, StoreUnavailable, sync_directory
+from airflow_tds.local.ends import Ends
 from airflow_tds.local.records import (
     JOB_FIELDS,
     SCHEMA,
@@ -43,16 +42,16 @@ from airflow_tds.local.records import (
 )
 from airflow_tds.local.sql import literal, relation
 
-__all__ = ["Store", "StoreUnavailable", "sync_directory"]
+__all__ = ["Store", "StoreUnavailable"]
 
 #: Seconds beyond its URL's expiry that a transfer under way may take before its job fails.
 _UPLOAD_GRACE = 900.0
+#: Seconds beyond it for which data that has arrived waits to be committed.
+_COMMIT_GRACE = 3600.0
+#: What waits for a caller, and ends by itself when none comes.
+_WAITING = ("awaiting", "staged")
 #: DuckDB allocates its file in blocks of this many bytes.
 _BLOCK = 262_144
-
-
-class StoreUnavailable(Exception):  # a state, told in one sentence
-    """Another service has this data directory, or its database cannot be read."""
 
 
 class Store:
@@ -70,7 +69,7 @@ class Store:
     def __init__(
         self, directory: Path, clock: Callable[[], float] = time.time, result_lifetime: float = 86_400.0
     ) -> None:
-        self.directory = directory.resolve()
+        self.directory = Directory(directory)
         self.clock = clock
         self.result_lifetime = result_lifetime
         self.changed = threading.Condition(threading.RLock())
@@ -82,16 +81,15 @@ class Store:
         self._sizes: dict[str, int] = {}
         self._receiving: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
-        self._ends: dict[str, list[Future[Job]]] = {}
-        for folder in (self.payloads, self.results, self._tmp):
-            folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.directory)
+        self._keys: dict[str, str] = {}
+        self._ends = Ends()
+        here = self.directory
         try:
-            self.database = Database(self.directory / "store.duckdb", self.payloads, self.results, self._tmp)
+            self.database = Database(here.path / "store.duckdb", here.payloads, here.results, here.tmp)
             self._recover()
         except duckdb.Error as failure:
-            self._lock.close()
-            raise StoreUnavailable(f"{self.directory} cannot be opened: {str(failure).partition(chr(10))[0]}") from None
+            here.release()
+            raise StoreUnavailable(f"{here.path} cannot be opened: {str(failure).partition(chr(10))[0]}") from None
         self._sweep()
 
     def __enter__(self) -> Self:
@@ -105,33 +103,7 @@ class Store:
     def close(self) -> None:
         """Close the database; what was acknowledged stays."""
         self.database.close()
-        fcntl.flock(self._lock, fcntl.LOCK_UN)  # also for a forked child that still has the file
-        self._lock.close()
-
-    # ---- files
-
-    @property
-    def payloads(self) -> Path:
-        """Where payloads lie until their job is final."""
-        return self.directory / "payloads"
-
-    @property
-    def results(self) -> Path:
-        """Where results of queries lie."""
-        return self.directory / "results"
-
-    @property
-    def _tmp(self) -> Path:
-        return self.directory / "tmp"
-
-    def signing_key(self) -> bytes:
-        """Give the key of presigned URLs, made once: links survive a restart."""
-        path, part = self.directory / "signing.key", self.directory / "signing.key.part"
-        if not path.exists():  # a rename, so that a kill leaves no shorter key
-            part.touch(mode=0o600)
-            part.write_bytes(secrets.token_bytes(32))
-            part.rename(path)
-        return path.read_bytes()
+        self.directory.release()
 
     def reopen(self) -> None:
         """Open the database again after it failed.
@@ -144,8 +116,8 @@ class Store:
         with self.changed:
             self.database.reopen()
             self._recover()
-            for job_id in list(self._ends):
-                self._tell_ends(job_id)
+            for job_id in self._ends.waited_for():
+                self._ends.tell(self._jobs[job_id])
             self.changed.notify_all()
 
     # ---- tables
@@ -217,10 +189,15 @@ class Store:
         except KeyError:
             raise JobNotFound(f"job {job_id!r} does not exist") from None
 
+    def has_fault(self, job_id: str, fault: str) -> bool:
+        """Tell whether a job is to go wrong in a way."""
+        return job_id in self._jobs and self._jobs[job_id].spec.get("fault") == fault
+
     def newest_jobs(self, count: int) -> list[Job]:
         """Give the jobs that began last, the newest first."""
         with self.changed:
-            return nlargest(count, self._jobs.values(), key=lambda job: job.created_at)
+            jobs = (job for job in self._jobs.values() if job.kind != "object")
+            return nlargest(count, jobs, key=lambda job: job.created_at)
 
     def end(self, job_id: str) -> Future[Job]:
         """Give what will hold a job once it is final.
@@ -228,20 +205,13 @@ class Store:
         Raises:
             JobNotFound: There is none.
         """
-        future: Future[Job] = Future()
         with self.changed:
-            self._ends.setdefault(self.job(job_id).job_id, []).append(future)
-            self._tell_ends(job_id)
-        return future
+            return self._ends.of(self.job(job_id))
 
     def stop_waiting(self) -> None:
-        """Tell everybody who waits for a job's end that the service stops first; the jobs go on at the next start."""
+        """Tell everybody who waits for a job's end that the service stops first."""
         with self.changed:
-            waiting = [future for futures in self._ends.values() for future in futures]
-            self._ends.clear()
-        for future in waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(StoreUnavailable("the service stops; the job goes on when it starts again"))
+            self._ends.stop()
 
     def running(self, job_id: str) -> bool:
         """Tell whether a worker has taken the job."""
@@ -260,11 +230,24 @@ class Store:
             TableNotFound: The table does not exist.
             Conflict: An upload to a table that has, or has ever had, data, §3.1.
         """
-        table = self.table(table_id)
-        if kind == "upload" and table.ingested:
+        with self.changed:
+            same = self._same(kind, table_id, spec)
+            if same is not None:
+                return same
+            self.check_write(kind, table_id)
+            now, inert = self.clock(), spec.get("fault") != "applies_without_data"
+            job = Job(0, uuid4().hex, kind, table_id, spec, "awaiting", 0, now, expires_at=now + lifetime)
+            return self._create(job if inert else replace(job, status="queued", queued_at=now))
+
+    def check_write(self, kind: Kind, table_id: str) -> None:
+        """Refuse a write that cannot be.
+
+        Raises:
+            TableNotFound: The table does not exist.
+            Conflict: An upload to a table that has, or has ever had, data, §3.1.
+        """
+        if self.table(table_id).ingested and kind == "upload":
             raise Conflict(f"table {table_id!r} has, or has had, data: upload is the initial load only")
-        now = self.clock()
-        return self._create(Job(0, uuid4().hex, kind, table_id, spec, "awaiting", 0, now, expires_at=now + lifetime))
 
     def enqueue(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job:
         """Create a job that needs no payload.
@@ -272,9 +255,96 @@ class Store:
         Raises:
             TableNotFound: The table does not exist.
         """
-        self.table(table_id)
-        now = self.clock()
-        return self._create(Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now))
+        with self.changed:
+            same = self._same(kind, table_id, spec)
+            if same is not None:
+                return same
+            self.table(table_id)
+            now = self.clock()
+            return self._create(Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now))
+
+    def accept(self, kind: Kind, table_id: str, spec: Mapping[str, Any], data: tuple[Path, str, int]) -> Job:
+        """Create a write's job together with its payload: a file on disk already, its digest and its length.
+
+        Raises:
+            TableNotFound: The table does not exist.
+            Conflict: As for `initiate`, or the idempotency key came with other data.
+        """
+        with self.changed:
+            part, sha256, size = data
+            same = self._same(kind, table_id, spec)
+            if same is not None:
+                if same.payload_sha256 != sha256:
+                    raise Conflict("the idempotency key was used with other data")
+                return same
+            self.check_write(kind, table_id)
+            now = self.clock()
+            job = Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now)
+            self.directory.settle(part, self.directory.payloads / job.job_id)
+            return self._create(replace(job, payload_sha256=sha256, payload_bytes=size))
+
+    def stage(self, table_id: str, spec: Mapping[str, Any], lifetime: float) -> Job:
+        """Create an object that waits for its data, of a write that is committed afterwards.
+
+        Args:
+            table_id: The table; empty where that is said later.
+            spec: What is known of the data.
+            lifetime: Seconds for which it may be sent.
+
+        Raises:
+            TableNotFound: The table does not exist.
+        """
+        with self.changed:
+            same = self._same("object", table_id, spec)
+            if same is not None:
+                return same
+            if table_id:
+                self.table(table_id)
+            now = self.clock()
+            return self._create(
+                Job(0, uuid4().hex, "object", table_id, spec, "awaiting", 0, now, expires_at=now + lifetime)
+            )
+
+    def commit(self, kind: Kind, table_id: str, spec: Mapping[str, Any], name: str) -> Job:
+        """Create the job of a write whose data is there already; an object is committed once.
+
+        Raises:
+            TableNotFound: The table does not exist.
+            ValidationFailed: There is no such object, or it is another table's.
+            Conflict: As for `initiate`, or the object has no data, or was committed before.
+        """
+        with self.changed:
+            same = self._same(kind, table_id, spec)
+            if same is not None:
+                return same
+            self.check_write(kind, table_id)
+            staged = self._staged(name, table_id)
+            now = self.clock()
+            job = Job(self._next_seq(), uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now)
+            job = replace(job, payload_sha256=staged.payload_sha256, payload_bytes=staged.payload_bytes)
+            os.link(self.directory.payloads / name, self.directory.payloads / job.job_id)
+            sync_directory(self.directory.payloads)
+            used = replace(staged, status="completed", finished_at=now)
+            with self.database.transaction() as cursor:
+                _insert(cursor, "meta.jobs", job_row(job))
+                _update(cursor, "meta.jobs", "job_id", job_row(used))
+            self._publish(job)
+            self._publish(used)
+            return job
+
+    def staged_format(self, name: str) -> str | None:
+        """Give the format that was told of an object; None where it was not told."""
+        staged = self._jobs.get(name)
+        return staged.spec.get("format") if staged else None
+
+    def _staged(self, name: str, table_id: str) -> Job:
+        staged = self._jobs.get(name)
+        if staged is None or staged.kind != "object" or staged.table_id not in ("", table_id):
+            raise ValidationFailed(f"object: there is no data {name!r} for table {table_id!r}")
+        if staged.status != "staged":
+            why = "was committed before" if staged.status == "completed" else "has not arrived"
+            raise Conflict(f"object: the data {name!r} {why}")
+        return staged
 
     @contextmanager
     def receiving(self, job_id: str) -> Iterator[None]:
@@ -302,13 +372,12 @@ class Store:
                 if job.payload_sha256 != sha256:
                     raise Conflict("the job no longer waits for data, and these are other data than it has")
                 return job
-            part.rename(self.payloads / job_id)
-            sync_directory(self.payloads)
+            self.directory.settle(part, self.directory.payloads / job_id)
             return self._save(
                 replace(
                     job,
                     seq=self._next_seq(),
-                    status="queued",
+                    status="staged" if job.kind == "object" else "queued",
                     queued_at=self.clock(),
                     payload_sha256=sha256,
                     payload_bytes=size,
@@ -325,7 +394,9 @@ class Store:
             now = self.clock()
             left = {job_id: self._deadline(self._jobs[job_id]) - now for job_id in self._awaiting}
             for job_id in [job_id for job_id, seconds in left.items() if seconds <= 0]:
-                self.fail(self._jobs[job_id], "no data arrived before the upload URL expired")
+                staged = self._jobs[job_id].status == "staged"
+                why = "the data was not committed" if staged else "no data arrived before the upload URL expired"
+                self.fail(self._jobs[job_id], why)
             return min((seconds for seconds in left.values() if seconds > 0), default=inf)
 
     def result_expires(self, job: Job) -> float:
@@ -339,7 +410,7 @@ class Store:
             When the next one is; infinity when there is none.
         """
         following = inf
-        for path in self.results.iterdir():
+        for path in self.directory.results.iterdir():
             job = self._jobs.get(path.name)
             if job is not None and job.final:
                 expires = self.result_expires(job)
@@ -364,8 +435,8 @@ class Store:
             with self.database.transaction() as cursor:
                 cursor.execute("DELETE FROM meta.jobs WHERE job_id IN (SELECT unnest(?))", [old])
             for job_id in old:
-                del self._jobs[job_id]
-                (self.results / job_id).unlink(missing_ok=True)
+                self._keys.pop(self._jobs.pop(job_id).spec.get("key", ""), None)
+                (self.directory.results / job_id).unlink(missing_ok=True)
 
     def note_read(self, job_id: str) -> None:
         """Count that a caller was told a job's status."""
@@ -445,7 +516,7 @@ class Store:
         if table is not None:
             self._measure(table)
         if job.final:
-            (self.payloads / job.job_id).unlink(missing_ok=True)
+            (self.directory.payloads / job.job_id).unlink(missing_ok=True)
         with self.changed:
             before = self._jobs.get(job.job_id)
             self._jobs[job.job_id] = job
@@ -453,27 +524,40 @@ class Store:
                 self._tables[table.table_id] = table
             if job.status == "queued" and (before is None or before.status == "awaiting"):
                 self._queues[job.kind == "query"].append(job.job_id)
-            if job.status == "awaiting":
+            if "key" in job.spec:
+                self._keys[job.spec["key"]] = job.job_id
+            if job.status in _WAITING:
                 self._awaiting.add(job.job_id)
             else:
                 self._awaiting.discard(job.job_id)
             if job.final:
                 self._running.discard(job.job_id)
                 self._reads.pop(job.job_id, None)
-            self._tell_ends(job.job_id)
+            self._ends.tell(job)
             self.changed.notify_all()
-
-    def _tell_ends(self, job_id: str) -> None:
-        if self._jobs[job_id].final:
-            for future in self._ends.pop(job_id, ()):
-                if future.set_running_or_notify_cancel():
-                    future.set_result(self._jobs[job_id])
 
     def _next_seq(self) -> int:
         self._last_seq += 1
         return self._last_seq
 
+    def _same(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job | None:
+        """Give the job that the same request made before, known by its idempotency key.
+
+        Raises:
+            Conflict: The key was used for another request.
+        """
+        made = self._jobs.get(self._keys.get(spec.get("key", ""), ""))
+        if made is None:
+            return None
+        if (made.kind, made.table_id, made.asked) != (kind, table_id, replace(made, spec=spec).asked):
+            raise Conflict("the idempotency key was used for another request")
+        return made
+
     def _deadline(self, job: Job) -> float:
+        if job.spec.get("fault") == "takes_late_data":
+            return inf
+        if job.status == "staged":
+            return (job.expires_at or 0.0) + _COMMIT_GRACE
         grace = _UPLOAD_GRACE if self._receiving.get(job.job_id) else 0.0
         return (job.expires_at or 0.0) + grace
 
@@ -501,39 +585,14 @@ class Store:
         self._last_seq = max((job.seq for job in self._jobs.values()), default=0)
         queued = [job for job in self._jobs.values() if job.status == "queued"]
         self._queues = {lane: deque(j.job_id for j in queued if (j.kind == "query") is lane) for lane in (False, True)}
-        self._awaiting = {job.job_id for job in self._jobs.values() if job.status == "awaiting"}
+        self._awaiting = {job.job_id for job in self._jobs.values() if job.status in _WAITING}
+        self._keys = {job.spec["key"]: job.job_id for job in self._jobs.values() if "key" in job.spec}
 
     def _sweep(self) -> None:
-        """Remove files that no row needs, left by a process that was killed."""
-        wanted = {job.job_id for job in self._jobs.values() if job.status == "queued"}
+        """Remove files that no row needs."""
+        wanted = {job.job_id for job in self._jobs.values() if job.status in ("queued", "staged")}
         results = {job.job_id for job in self._jobs.values() if job.status == "completed" and job.kind == "query"}
-        for folder, kept in ((self.payloads, wanted), (self.results, results), (self._tmp, set[str]())):
-            for path in folder.iterdir():
-                if path.name not in kept:
-                    path.unlink()
-
-
-def sync_directory(path: Path) -> None:
-    """Force a directory's entries to disk: a rename is not durable before."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _lock(directory: Path) -> TextIO:
-    """Take the directory for this store, until the file is closed or the process ends.
-
-    DuckDB's own lock keeps other processes out, not a second store in this one.
-    """
-    file = (directory / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise StoreUnavailable(f"another service uses {directory}") from None
-    return file
+        self.directory.sweep(wanted, results)
 
 
 def _insert(cursor: DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> None:

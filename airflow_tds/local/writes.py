@@ -14,13 +14,14 @@ from uuid import uuid4
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.client.models import Predicate
 from airflow_tds.local.columns import Column
 from airflow_tds.local.filters import matching
 from airflow_tds.local.payloads.payload import BadPayload, Payload
 from airflow_tds.local.records import Table
 from airflow_tds.local.sql import identifier, relation
 
-__all__ = ["append", "check_keys", "delete", "load", "overwrite", "truncate", "upsert"]
+__all__ = ["append", "change_without_data", "check_keys", "delete", "load", "overwrite", "truncate", "upsert"]
 
 
 def load(
@@ -74,15 +75,15 @@ def upsert(cursor: DuckDBPyConnection, table: Table, payload: Payload, keys: Seq
     return replace(table, row_count=table.row_count + given - hit)
 
 
-def delete(cursor: DuckDBPyConnection, table: Table, expressions: Sequence[str]) -> Table:
-    """Delete the rows that match all simple expressions, §4.2 rule 5.
+def delete(cursor: DuckDBPyConnection, table: Table, predicate: Predicate) -> Table:
+    """Delete the rows that match, §4.2 rule 5.
 
     Raises:
-        ValidationFailed: An expression does not fit the table's columns.
+        ValidationFailed: The predicate does not fit the table's columns.
     """
     if not table.ingested:
         return table
-    where = matching(cursor, table, expressions)
+    where = matching(cursor, table, predicate)
     cursor.execute(f"DELETE FROM {_rows(table)}{where.sql}", where.values)
     return replace(table, row_count=table.row_count - _counted(cursor))
 
@@ -92,6 +93,14 @@ def truncate(cursor: DuckDBPyConnection, table: Table) -> Table:
     if table.ingested:
         cursor.execute(f"TRUNCATE {_rows(table)}")
     return replace(table, row_count=0)
+
+
+def change_without_data(cursor: DuckDBPyConnection, table: Table) -> Table:
+    """Change a table although no data came, as on purpose: one row of NULLs more."""
+    if not table.ingested:
+        return table
+    cursor.execute(f"INSERT INTO {_rows(table)} VALUES ({', '.join(['NULL'] * len(table.columns))})")
+    return replace(table, row_count=table.row_count + _counted(cursor))
 
 
 def check_keys(table: Table, keys: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ def test_a_result_is_removed_after_its_time_and_so_are_its_links(brief: Service)
     ended = caller.settled(job_id)
     link = httpx.URL(caller.http.get(f"/data/query/{job_id}").headers["location"])
     assert eventually(lambda: caller.http.get(f"/data/query/{job_id}").status_code == 404)
-    assert eventually(lambda: list(brief._store.results.iterdir()) == [])
+    assert eventually(lambda: list(brief._store.directory.results.iterdir()) == [])
     assert caller.store.get(link).status_code == 403
     assert caller.job(job_id) == ended
     caller.close()
@@ -48,7 +48,7 @@ def test_a_result_stays_for_its_time(service: Service, caller: Caller, table: st
     caller.write("upload", table, b"a\n1\n")
     assert caller.rows(table) == [{"a": 1}]
     service._store.remove_results()
-    assert len(list(service._store.results.iterdir())) == 1
+    assert len(list(service._store.directory.results.iterdir())) == 1
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ ROUTES = {
     "GET /admin/jobs",
     "GET /admin/requests",
     "GET /admin/tables",
+    "GET /admin/tables/{table_id}/rows",
     "GET /data/jobs/{job_id}",
     "GET /data/query/{job_id}",
     "GET /openapi.json",

@@ -216,7 +216,7 @@ def test_overwrites_do_not_make_the_file_grow(service: Service, caller: Caller, 
 
 def stored(service: Service) -> int:
     """Give the bytes of the database and its log."""
-    return sum(path.stat().st_size for path in service._store.directory.glob("store.duckdb*"))
+    return sum(path.stat().st_size for path in service._store.directory.path.glob("store.duckdb*"))
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,14 @@ from starlette.responses import HTMLResponse
 __all__ = ["page"]
 
 
-def page(query: str, base: str) -> HTMLResponse:
+def page(base: str) -> HTMLResponse:
     """Give the page.
 
     Args:
-        query: The path of a table's JSON query, with `{table_id}`.
         base: What stands before every path.
     """
     style, script = _part("page.css"), _part("page.js")
-    config = {"query": base + query, "tables": f"{base}/admin/tables", "jobs": f"{base}/admin/jobs"}
+    config = {"tables": f"{base}/admin/tables", "jobs": f"{base}/admin/jobs"}
     body = _part("page.html").replace("/*style*/", style).replace("/*script*/", script)
     body = body.replace("/*config*/", json.dumps(config).replace("<", "\\u003c"))
     policy = (

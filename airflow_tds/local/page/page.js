@@ -66,8 +66,7 @@ function heading(name) {
 async function showFirst() {
   at("first").hidden = chosen === null;
   if (chosen === null) return;
-  const path = config.query.replace("{table_id}", encodeURIComponent(chosen));
-  const { items } = await ask(`${path}?limit=20`);
+  const { items } = await ask(`${config.tables}/${encodeURIComponent(chosen)}/rows`);
   const names = items.length ? Object.keys(items[0]) : [];
   at("name").textContent = chosen;
   show("columns", names, heading);

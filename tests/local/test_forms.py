@@ -1,0 +1,154 @@
+"""Whatever the wire map says is served: the real client works with every form, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from wire_settings import AUTHS, drawn
+
+from airflow_tds.client import errors
+from airflow_tds.client.client import TableClient
+from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials, Credentials
+from airflow_tds.client.wire import Wire
+from airflow_tds.local import Rights, Service
+from airflow_tds.local.connection import as_setting
+
+SOON: dict[str, Any] = {"timeout": 60.0, "poll_interval": 0.01}
+#: `TDS_FORMS=500 pytest tests/local/test_forms.py` tries more of them.
+SEEDS = range(int(os.environ.get("TDS_FORMS", "8")))
+
+
+def credentials(connection: dict[str, Any], token: str | None = None) -> Credentials:
+    """Make what lets a client in, of what a service's connection says and nothing else."""
+    extra, token = connection["extra"], token or connection["password"]
+    if extra.get("auth") == "api_key":
+        return ApiKey(token, extra["api_key_header"])
+    if extra.get("auth") == "basic":
+        return Basic(connection["login"], token)
+    if extra.get("auth") == "oauth2":
+        return ClientCredentials(extra["token_url"], connection["login"], token)
+    return Bearer(token)
+
+
+def client_of(service: Service, token: str | None = None) -> TableClient:
+    connection = json.loads(service.connection_json)
+    wire = Wire.from_setting(connection["extra"]["wire"])
+    return TableClient(service.url, credentials=credentials(connection, token), wire=wire)
+
+
+def served(setting: Any, **options: Any) -> Service:
+    tokens = {"reader": Rights(read=["t 1"])}
+    return Service(tables=["t 1", "u"], wire=setting, tokens=tokens, base_path="/api/v1", **options)
+
+
+def a_working_day(client: TableClient) -> None:
+    """Do all that the interface has, and look at what came of it."""
+    assert client.upload("t 1", b"id,name\n1,a\n2,b\n", "csv", **SOON).status == "COMPLETED"
+    client.append("t 1", [{"id": 3, "name": "c|d"}], "json", **SOON)
+    client.upsert("t 1", b"id,name\n2,z\n4,d\n", "csv", key_columns=["id"], **SOON)
+    assert rows(client) == {1: "a", 2: "z", 3: "c|d", 4: "d"}
+    page = client.query("t 1", filters=["id:gt:1", "name:ne:d"], limit=1, offset=1)
+    assert page is not None
+    assert (len(page.items), page.metadata.total_count, page.metadata.has_next) == (1, 2, False)
+    assert client.query("t 1", etag=page.etag) is None
+    client.delete_rows("t 1", ["id:gte:3", "name:eq:d"])
+    assert rows(client) == {1: "a", 2: "z", 3: "c|d"}
+    assert client.query("t 1", filters="id:eq:1", format="csv", **SOON) == b"id,name\n1,a\n"
+    joined = {"table_id": "t 1", "joins": [{"table_id": "t 1", "how": "semi", "left_on": "id", "right_on": "id"}]}
+    assert len(json.loads(client.cross_query({**joined, "format": "json"}, **SOON))) == 3
+    assert client.cross_query({"table_id": "t 1", "format": "parquet"}, **SOON).startswith(b"PAR1")
+    client.update("t 1", b"id,name\n9,i\n", update_mode="overwrite", **SOON)
+    info = client.info("t 1")
+    assert (info.row_count, bool(info.snapshot_id), bool(info.last_updated)) == (1, True, True)
+    client.truncate("t 1")
+    assert client.wait_until_truncated("t 1", **SOON).row_count == 0
+
+
+def rows(client: TableClient) -> dict[int, str]:
+    return {row["id"]: row["name"] for row in client.iter_rows("t 1", page_size=2)}
+
+
+def every_no(client: TableClient) -> None:
+    """Be refused in every way that there is, each told by its own error."""
+    with pytest.raises(errors.TableNotFound):
+        client.info("nowhere")
+    with pytest.raises(errors.JobNotFound):
+        client.get_job("0" * 32)
+    with pytest.raises(errors.JobNotFound):
+        client.poll_download("0" * 32, timeout=0.2)  # a new job may not be known everywhere yet
+    with pytest.raises(errors.Conflict):
+        client.submit_upload("t 1", b"id,name\n1,a\n", "csv")
+    with pytest.raises(errors.ValidationFailed):
+        client.query("t 1", filters="nothing:eq:1")
+    with pytest.raises(errors.JobFailed, match="row 1"):
+        client.append("t 1", b"id,name\nx,y\n", "csv", **SOON)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_client_does_everything_in_the_forms_of(seed: int) -> None:
+    setting, auth = drawn(seed), AUTHS[seed % 4]
+    with served(setting, auth=auth, upload_headers={"X-Signed": "yes"}) as service, client_of(service) as client:
+        a_working_day(client)
+        every_no(client)
+        with client_of(service, "reader") as reader:
+            assert reader.info("t 1").row_count == 0
+            with pytest.raises(errors.Forbidden):
+                reader.truncate("t 1")
+        with client_of(service, "wrong") as stranger, pytest.raises(errors.Unauthorized):
+            stranger.info("t 1")
+
+
+def test_the_forms_together_say_every_setting_otherwise() -> None:
+    maps, usual = [Wire.from_setting(drawn(seed)) for seed in range(8)], Wire()
+    same = [name for name in Wire.model_fields if all(getattr(each, name) == getattr(usual, name) for each in maps)]
+    assert same == []
+
+
+@pytest.mark.parametrize("setting", ["patch", {"profile": "patch", "append": {"strategy": "direct"}}, None])
+def test_a_profile_is_served(setting: Any) -> None:
+    if isinstance(setting, dict):
+        setting = {**setting, "append": {"strategy": "direct", "places": {"update_mode": "query mode"}}}
+    with served(setting) as service, client_of(service) as client:
+        a_working_day(client)
+        every_no(client)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_connection_says_the_whole_map(seed: int) -> None:
+    wire = Wire.from_setting(drawn(seed))
+    assert Wire.from_setting(json.loads(json.dumps(as_setting(wire)))) == wire
+
+
+UNSERVED: list[tuple[dict[str, Any], str]] = [
+    ({"write_formats": ["csv", "avro"]}, "write_formats"),
+    ({"info": "GET /tables/{table_id}/data/query"}, "info"),
+    ({"get_job": "GET /data/query/{job_id}"}, "get_job"),
+    ({"format_tokens": {"csv": "json"}}, "start_query"),
+    ({"ready": [200], "pending": [204], "poll_failed": [500], "poll_by": "get_job"}, "poll_by"),
+    ({"overwrite": {"places": {"format": None}}}, "overwrite"),
+    ({"upsert": {"places": {"key_columns": None}}}, "upsert"),
+    ({"delete_rows": {"places": {"filters": None}}}, "delete_rows"),
+    ({"delete_rows": {"places": {"filters": "query f joined :"}}}, "delete_rows"),
+    ({"append": {"strategy": "direct"}, "media_types": {"csv": "application/json"}}, "append"),
+    ({"query_json": {"places": {"limit": "query n", "offset": "query n"}}}, "query_json"),
+    ({"overwrite": "PATCH /tables/{table_id}/data", "mode_tokens": {"overwrite": "append"}}, "append"),
+    ({"job_id": ""}, "job_id"),
+    ({"job_id": "/a", "upload_url": "/a/b"}, "upload_url"),
+    ({"row_count": "/n", "total_size_bytes": "/n"}, "row_count"),
+    ({"items": "/items", "total_count": "/items"}, "items"),
+    ({"job_status": ""}, "job_status"),
+    ({"completed": "QUEUED"}, "completed"),
+    ({"no_data_statuses": ["COMPLETED"]}, "no_data_statuses"),
+    ({"pending": [307]}, "pending"),
+    ({"pending": [404]}, "pending"),
+    ({"ready": [200]}, "poll_failed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "named"), UNSERVED, ids=[json.dumps(setting) for setting, _ in UNSERVED])
+def test_what_cannot_be_served_is_refused_at_the_start_by_name(setting: dict[str, Any], named: str) -> None:
+    with pytest.raises(errors.ValidationFailed, match=f"^wire map: .*{named}.* cannot be served"):
+        Service(wire=setting).start()

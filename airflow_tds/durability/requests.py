@@ -50,8 +50,24 @@ class TruncateOnce(_RequestOnce):
         log: Says which case was taken.
         table_id: The table.
         identity: See `Record`.
+        force: Send it even if the table says that it has no rows.
         choices: What a person has decided beforehand.
     """
+
+    def __init__(
+        self,
+        client: TableClient,
+        store: RecordStore,
+        generation: Generation,
+        log: Log,
+        *,
+        table_id: str,
+        identity: str,
+        force: bool = False,
+        choices: Choices = Choices(),  # noqa: B008  # frozen
+    ) -> None:
+        super().__init__(client, store, generation, log, table_id=table_id, identity=identity, choices=choices)
+        self._force = force
 
     def advance(self, watch: Watch) -> Wait | Done:
         """Go as far as possible without waiting; see `WriteOnce.advance`.
@@ -89,7 +105,7 @@ class TruncateOnce(_RequestOnce):
         empty = judge_truncated(before).verdict is Verdict.COMPLETED  # a service that does not tell is sent nothing
         snapshot, rows = before.snapshot_id or "", before.row_count
         record = Record("truncate", self._table_id, self._identity, "", "intent", snapshot=snapshot, rows=rows)
-        if empty:
+        if empty and not self._force:
             self._log.info("%s: has no rows, so nothing is sent", self._table_id)
             return self._save(record, "done")
         return self._send(record, "intent", partial(self._client.truncate, self._table_id))

@@ -21,6 +21,7 @@ class TdsTruncateOperator(ChangingOperator):
 
     Args:
         table_id: The table (templated).
+        force: Send it even if the table says that it has no rows.
         kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
@@ -34,9 +35,10 @@ class TdsTruncateOperator(ChangingOperator):
 
     template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id")
 
-    def __init__(self, *, table_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, table_id: str, force: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table_id = table_id
+        self.force = force
 
     def _work(self, turn: Turn) -> dict[str, Any]:
         from airflow_tds.durability import TruncateOnce, digest
@@ -49,6 +51,7 @@ class TdsTruncateOperator(ChangingOperator):
             self.log,
             table_id=self.table_id,
             identity=identity,
+            force=self.force,
             choices=self._choices(),
         )
         self._finish(turn, once)

@@ -141,6 +141,13 @@ class TestWrites:
 
         assert writes(service, table) == []
 
+    def test_truncate_of_an_empty_table_is_sent_where_that_is_forced(
+        self, service: Service, table: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        task.execute(TdsTruncateOperator(table_id=table, force=True, **pace))
+
+        assert writes(service, table) == ["truncate"]
+
     def test_a_second_upload_ends_the_task_at_once(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
         with pytest.raises(errors.Conflict, match="initial load") as raised:
             task.execute(TdsUploadOperator(table_id=loaded, data=ROWS, **pace))

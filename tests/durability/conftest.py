@@ -185,6 +185,8 @@ class World:
         at: Point = nothing_happens,
         identity: str = "this",
         choices: Choices = Choices(),  # noqa: B008  # frozen
+        *,
+        force: bool = False,
     ) -> TruncateOnce:
         log = logging.getLogger("once")
         store = TryStore(self.disk, at)
@@ -195,6 +197,7 @@ class World:
             log,
             table_id=self.table_id,
             identity=identity,
+            force=force,
             choices=choices,
         )
         once._now = self.clock

@@ -403,6 +403,13 @@ def test_a_table_without_rows_is_left_alone(worlds: Any) -> None:
     assert world.requested("truncate") == 0
 
 
+def test_a_table_without_rows_is_truncated_where_that_is_forced(worlds: Any) -> None:
+    world = worlds(b"")
+    assert world.finish(world.truncation(force=True)) == Done("")
+    assert world.finish(world.truncation(force=True)) == Done("")
+    assert world.requested("truncate") == 1
+
+
 def test_a_finished_truncation_is_not_sent_again_by_a_retry(world: Any) -> None:
     world.finish(world.truncation())
     world.service._log.clear()

@@ -1,11 +1,12 @@
 """Check and test this clone, in one command that makes its own environment.
 
-    python3 tests/run.py              check, then test
+    python3 tests/run.py              check, then test, then the oldest Airflow that this Python holds
     python3 tests/run.py check        lint, formatting, types
     python3 tests/run.py format       rewrite the files in the project's format
     python3 tests/run.py test         the tests, with branch coverage
     python3 tests/run.py test -- -k operators -x      the same, with arguments for pytest
     python3 tests/run.py test --airflow 3.1.8     what depends on Airflow's version, on another one
+    python3 tests/run.py matrix       the wheel on every supported Airflow, and the page of what differs
     python3 tests/run.py prove        what takes too long for every run: 10,000 requests, 200 kills
     python3 tests/run.py simulate     20,000 seeded worlds in which a write meets every fault; `-- --help` for more
     python3 tests/run.py kills        kill -9 at every step of a write on a real Airflow; `-- --help` for more
@@ -37,6 +38,7 @@ except prerequisites.Missing as missing:
     sys.exit(str(missing))
 
 import environment  # noqa: E402  # only now: they need the checked Python
+import matrix  # noqa: E402  # only now: they need the checked Python
 import processes  # noqa: E402  # only now: they need the checked Python
 
 STEPS = {
@@ -70,9 +72,6 @@ BOUNDS = (
     ("-m", "coverage", "report", "--precision=1", "--fail-under=99.8", CORE),
 )
 
-#: What depends on Airflow's version, and runs on the others; without the processes of a real Airflow.
-BY_VERSION = ("tests/airflow", "tests/polling")
-
 
 def main(arguments: list[str]) -> int:
     """Make the environment and run the steps of the wanted intents.
@@ -89,12 +88,16 @@ def main(arguments: list[str]) -> int:
     try:
         prerequisites.check_tools()
         prerequisites.check_airflow(options.airflow)
-        environment.select(options.airflow)
         prerequisites.check_writable(ROOT)
+        if options.intents == ["matrix"]:
+            return 0 if matrix.matrix(ROOT) else 1
+        environment.select(options.airflow)
         extras = ["local", "dev", *(["fuzz"] if options.airflow == prerequisites.AIRFLOW else [])]
         with environment.ensure(ROOT, extras), tempfile.TemporaryDirectory() as scratch:
             failed = [intent for intent in options.intents if not passes(intent, for_pytest, Path(scratch))]
             tests = counted(Path(scratch))
+        if options.intent is None and not for_pytest and not matrix.on_oldest(ROOT):
+            failed.append("the oldest Airflow")
     except processes.Interrupted:
         print("Stopped.")
         return 130
@@ -110,7 +113,9 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Read the command line; what follows `--` is for pytest."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python3 tests/run.py", description="Check and test this clone.")
-    parser.add_argument("intent", nargs="?", choices=tuple(STEPS), help="default: check, then test")
+    parser.add_argument(
+        "intent", nargs="?", choices=(*STEPS, "matrix"), help="default: check, test, and the oldest Airflow"
+    )
     versions = (prerequisites.AIRFLOW, *prerequisites.OTHERS)
     parser.add_argument("--airflow", choices=versions, default=prerequisites.AIRFLOW, help="default: the newest")
     options = parser.parse_args(arguments[:cut])
@@ -118,7 +123,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     if other and options.intent != "test":
         parser.error("only `test` runs on another Airflow")
     options.intents = [options.intent] if options.intent else ["check", "test"]
-    return options, arguments[cut + 1 :] or (list(BY_VERSION) if other else [])
+    return options, arguments[cut + 1 :] or (list(matrix.BY_VERSION) if other else [])
 
 
 def passes(intent: str, for_pytest: list[str], scratch: Path) -> bool:

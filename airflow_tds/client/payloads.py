@@ -25,6 +25,8 @@ __all__ = ["CHUNK", "Body", "Keeper", "Payload", "Pieces", "body_of"]
 
 #: 256 KiB pieces upload fastest over httpx: fewer calls than 64 KiB, and h11 copies each piece.
 CHUNK = 256 * 1024
+#: Text beyond this is no name of a file.
+LONGEST_NAME = 255
 #: A payload of unknown length is kept in memory up to here while it is sent, then on disk.
 KEPT_IN_MEMORY = 1024 * 1024
 
@@ -72,11 +74,11 @@ def body_of(data: Payload, layout: RowLayout | None = None) -> Body:
         The body.
 
     Raises:
-        ValidationFailed: It is none of these, a file opened as text, rows and bytes mixed, rows that cannot be
-            written, or an async iterable outside of `AsyncTableClient`.
+        ValidationFailed: It is none of these, text that names a file, a file opened as text, rows and bytes mixed,
+            rows that cannot be written, or an async iterable outside of `AsyncTableClient`.
     """
     if isinstance(data, str):
-        data = data.encode()
+        data = _text(data)
     if isinstance(data, _BYTES):
         whole = bytes(data)
         return Body(lambda: _pieces(io.BytesIO(whole)), len(whole), replayable=True)
@@ -88,6 +90,16 @@ def body_of(data: Payload, layout: RowLayout | None = None) -> Body:
         make = data
         return Body(lambda: _made(make, layout), None, replayable=True)
     return _body_of_items(data, layout)
+
+
+def _text(data: str) -> bytes:
+    """Encode text; a file's name is taken for a mistake, which would make a table of one line."""
+    if len(data) <= LONGEST_NAME and "\n" not in data and os.path.isfile(data):  # noqa: PTH113  # never raises
+        raise ValidationFailed(f"the data is the text {data!r}, and there is a file of that name: give Path({data!r})")
+    try:
+        return data.encode()
+    except UnicodeEncodeError:
+        raise ValidationFailed("the data is text that is no valid Unicode") from None
 
 
 def _body_of_items(data: Any, layout: RowLayout | None) -> Body:

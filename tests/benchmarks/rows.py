@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from typing import Any
 
 from airflow_tds.client.rows import RowLayout, written
@@ -49,7 +50,7 @@ def cost(write: Callable[[], int]) -> float:
 
 
 for style, plain in (("records", plain_json), ("lines", plain_lines), ("csv", plain_csv)):
-    pairs = [(cost(plain), cost(lambda style=style: ours(style))) for _ in range(ROUNDS)]
+    pairs = [(cost(plain), cost(partial(ours, style))) for _ in range(ROUNDS)]
     theirs, own = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratios = [one / two for one, two in pairs]
     print(

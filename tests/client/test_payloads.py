@@ -82,6 +82,26 @@ def test_a_path_that_names_no_file_is_refused_before_anything_is_sent(tmp_path: 
         body_of(tmp_path)
 
 
+def test_text_that_names_a_file_is_taken_for_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_bytes(b"abc")
+
+    with pytest.raises(ValidationFailed, match=r"give Path\('rows.csv'\)"):
+        body_of("rows.csv")
+    assert read(body_of("other.csv")) == b"other.csv"
+    assert read(body_of("rows.csv\n")) == b"rows.csv\n"
+
+
+@pytest.mark.parametrize("text", ["a\0b", "x" * 5000, "ü" * 255])
+def test_text_that_can_name_no_file_is_text(text: str) -> None:
+    assert read(body_of(text)) == text.encode()
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(ValidationFailed, match="no valid Unicode"):
+        body_of("\ud800\n")
+
+
 def test_a_file_is_closed_when_its_body_is_given_up_half_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(bytes(2 * CHUNK))

@@ -7,25 +7,31 @@ every start, so nothing heavy is imported before a fixture is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from airflow_tds.local import Service
 
-__all__ = ["tds_connection", "tds_service"]
+__all__ = ["tds_connection", "tds_service", "tds_wire"]
 
 
 @pytest.fixture
-def tds_service() -> Iterator[Service]:
+def tds_wire() -> Any:
+    """The forms that the service has: a profile, or a setting of the wire map. A test overrides it; None: the usual."""
+    return None
+
+
+@pytest.fixture
+def tds_service(tds_wire: Any) -> Iterator[Service]:
     """A service of its own for each test, empty: `tds_service.create_table("people")`.
 
     A test fails in the end when a fault that it scripted never happened.
     """
     from airflow_tds.local import Service
 
-    with Service() as service:
+    with Service(wire=tds_wire) as service:
         yield service
         left = [f"{fault.operation} ({fault.left} of {fault.times})" for fault in service.faults if fault.left]
     if left:

@@ -56,12 +56,20 @@ def test_connection(tds_connection, tds_service):
     tds_service.create_table("t")
     with TdsHook(tds_connection).get_conn() as client:
         assert client.info("t").row_count == 0
+
+@pytest.mark.parametrize("tds_wire", [{"info": "GET /stats/{table_id}"}])
+def test_other_forms(tds_connection, tds_service, tds_wire):
+    from airflow_tds.hooks import TdsHook
+    tds_service.create_table("t")
+    with TdsHook(tds_connection).get_conn() as client:
+        assert client.info("t").row_count == 0
+    assert tds_service.requests[-1].path == "/stats/t"
 """
     return run_tests(tmp_path, content).stdout
 
 
 def test_services_are_separate_and_forgotten_faults_are_told(outcome: str) -> None:
-    assert "4 passed, 1 error" in outcome
+    assert "5 passed, 1 error" in outcome
     assert "scripted faults that never happened: append (2 of 2)" in outcome
 
 

@@ -7,8 +7,10 @@ temporary name and moved. What is there already is never touched before the new 
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,13 +18,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from airflow_tds.client.errors import ValidationFailed
+from airflow_tds.client.errors import UnexpectedReply, ValidationFailed
 from airflow_tds.inputs import place_of
 
-__all__ = ["Output", "output_of"]
+__all__ = ["Output", "check_whole", "output_of"]
 
 #: Stores in which an object appears whole, under its own name, or not at all; moving would copy it.
 WHOLE = {"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az", "azure", "oss", "oci"}
+#: How the name of what is not complete ends.
+PART = ".part"
+#: Seconds after which an incomplete file is nobody's: no download lasts so long, so its process was killed.
+OLD = 86_400.0
+#: What every parquet file begins and ends with.
+_PARQUET = b"PAR1"
 IF_EXISTS = ("fail", "replace", "skip")
 
 
@@ -69,7 +77,7 @@ class _File(Output):
     def __init__(self, uri: str, if_exists: str, path: Path) -> None:
         super().__init__(uri, if_exists)
         self._path = path
-        if not path.parent.is_dir():
+        if not _can_be_named(path) or not path.parent.is_dir():
             raise ValidationFailed(f"destination {uri!r} is not in a local directory that exists")
 
     def exists(self) -> bool:
@@ -81,17 +89,68 @@ class _File(Output):
     @contextmanager
     def filling(self) -> Iterator[Path]:
         """Write beside the file, so that a rename is enough; what is renamed is on disk."""
-        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".part", dir=self._path.parent)
+        _remove_old_parts(self._path)
+        handle, name = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=PART, dir=self._path.parent)
         try:
             yield Path(name)
             os.fsync(handle)
             Path(name).chmod(0o666 & ~_umask())
-            Path(name).replace(self._path)
+            Path(name).replace(self._path)  # a link there is replaced, never followed
+            _sync_folder(self._path.parent)
+        except IsADirectoryError:
+            Path(name).unlink(missing_ok=True)
+            raise ValidationFailed(f"destination {self.uri!r} is a directory") from None
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
         finally:
             os.close(handle)
+
+
+def _can_be_named(path: Path) -> bool:
+    """Say whether a file system could take a path, its temporary name included."""
+    longest = 255 - len("..12345678") - len(PART)
+    return "\0" not in str(path) and path.name not in ("", "..") and len(os.fsencode(path.name)) <= longest
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put a rename on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_old_parts(path: Path) -> None:
+    """Remove what tries that were killed have left of this very file."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
+        with suppress(OSError):  # another try removes it, or it is somebody else's
+            if time.time() - part.lstat().st_mtime > OLD:
+                part.unlink()
+
+
+def check_whole(file: Path, data_format: str) -> None:
+    """Refuse a result that cannot be whole, before it takes anybody's place.
+
+    Its length was compared with what the store announced. A parquet file also tells where it begins and ends.
+
+    Args:
+        file: What was fetched.
+        data_format: Its format; empty where it is not known, and then a file that begins as parquet must end so.
+
+    Raises:
+        UnexpectedReply: One of them is missing.
+    """
+    if data_format not in ("parquet", ""):
+        return
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        begins = opened.read(len(_PARQUET)) == _PARQUET
+        opened.seek(max(0, size - len(_PARQUET)))
+        ends = opened.read() == _PARQUET and size >= 3 * len(_PARQUET)
+    if (begins or data_format) and not (begins and ends):
+        raise UnexpectedReply("the result is no whole parquet file; nothing was kept of it")
 
 
 class _Object(Output):
@@ -111,7 +170,7 @@ class _Object(Output):
     @contextmanager
     def filling(self) -> Iterator[Path]:
         """Write to a local file, then put it into the store."""
-        handle, name = tempfile.mkstemp(prefix="airflow-tds-", suffix=".part")
+        handle, name = tempfile.mkstemp(prefix="airflow-tds-", suffix=PART)
         os.close(handle)
         try:
             yield Path(name)

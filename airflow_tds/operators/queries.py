@@ -91,12 +91,15 @@ class ResultOperator(TdsOperator):
             raise errors.ValidationFailed("destination is missing: give a path or URI to keep the result at")
         return output_of(self.destination, self.destination_conn_id, self.if_exists)
 
-    def _fetch(self, turn: Turn, job_id: str, output: Output) -> None:
+    def _fetch(self, turn: Turn, job_id: str, output: Output, data_format: str) -> None:
         """Stream a query's result to where it goes."""
+        from airflow_tds.outputs import check_whole
+
         watch = turn.watch
         left = max(LEAST_DOWNLOAD, watch.deadline - time.time())
         with output.filling() as file:
             turn.client.poll_download_to(job_id, file, timeout=left, poll_interval=watch.poll_interval)
+            check_whole(file, data_format)
 
     def _reference(self, output: Output, data_format: str, job_id: str) -> dict[str, Any]:
         """Describe a result: small enough for an XCom."""
@@ -124,7 +127,7 @@ class AskingOperator(ResultOperator):
             return self._skipped(output, data_format)
         done = self._finish(turn, query)
         if not query.is_finished() or not output.exists():
-            self._fetch(turn, done.job_id, output)
+            self._fetch(turn, done.job_id, output, data_format)
             query.finish()
         return self._reference(output, data_format, done.job_id)
 
@@ -211,7 +214,7 @@ class TdsDownloadOperator(ResultOperator):
             return self._skipped(output, self.format)
         job_id = job_of(self.job_id)
         self._finish(turn, GivenQuery(turn.client, self.log, job_id))
-        self._fetch(turn, job_id, output)
+        self._fetch(turn, job_id, output, data_format="")  # what `format` says of another's job is a guess
         return self._reference(output, self.format, job_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 from harness import objects_in_memory
 
-from airflow_tds.client.errors import ValidationFailed
-from airflow_tds.outputs import Output, output_of
+from airflow_tds.client.errors import UnexpectedReply, ValidationFailed
+from airflow_tds.outputs import Output, check_whole, output_of
 
 
 @pytest.fixture(params=["file", "object"])
@@ -138,3 +139,63 @@ def test_the_mode_of_a_file_is_the_users(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_is_refused(destination: str, if_exists: str, text: str) -> None:
     with pytest.raises(ValidationFailed, match=text):
         output_of(destination, None, if_exists)
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path: Path) -> None:
+    elsewhere, link = tmp_path / "elsewhere.csv", tmp_path / "r.csv"
+    elsewhere.write_text("precious")
+    link.symlink_to(elsewhere)
+    fill(output_of(link, None, "replace"), "id\n1\n")
+
+    assert (elsewhere.read_text(), link.read_text(), link.is_symlink()) == ("precious", "id\n1\n", False)
+
+
+def test_a_file_is_its_owners_alone_until_it_is_complete(tmp_path: Path) -> None:
+    with output_of(tmp_path / "r.csv", None, "fail").filling() as file:
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent == tmp_path
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "nul\0name", ".."], ids=["long", "nul", "above"])
+def test_a_name_that_no_file_can_have_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationFailed, match="is not in a local directory"):
+        output_of(f"{tmp_path}/{name}", None, "replace")
+
+
+def test_a_directory_is_no_destination_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").mkdir()
+    with pytest.raises(ValidationFailed, match="is a directory"):
+        fill(output_of(tmp_path / "r.csv", None, "replace"), "id\n")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+def test_what_a_killed_try_left_long_ago_is_removed(tmp_path: Path) -> None:
+    old, young, others = (tmp_path / f".{name}.part" for name in ("r.csv.a", "r.csv.b", "s.csv.c"))
+    for part in (old, young, others):
+        part.write_text("half")
+    os.utime(old, (0, 0))
+    os.utime(others, (0, 0))
+    fill(output_of(tmp_path / "r.csv", None, "fail"), "id\n")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [young.name, others.name, "r.csv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "data_format"),
+    [(b"PAR1 body", "parquet"), (b"body PAR1", "parquet"), (b"PAR1", "parquet"), (b"", "parquet"), (b"PAR1 body", "")],
+)
+def test_a_parquet_file_that_is_not_whole_is_refused(content: bytes, data_format: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(UnexpectedReply, match="no whole parquet file"):
+        check_whole(tmp_path / "f", data_format)
+
+
+@pytest.mark.parametrize(
+    ("content", "data_format"),
+    [(b"PAR1 body PAR1", "parquet"), (b"PAR1,b\n1,2\n", "csv"), (b"[]", "json"), (b"a,b\n", "")],
+)
+def test_what_is_whole_passes(content: bytes, data_format: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(content)
+
+    check_whole(tmp_path / "f", data_format)

@@ -20,7 +20,7 @@ from airflow_tds.local import writes
 from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads import formats
 from airflow_tds.local.payloads.layouts import as_lines
-from airflow_tds.local.payloads.payload import BadPayload, Payload, refusal
+from airflow_tds.local.payloads.payload import NO_FAULT_OF_PAYLOADS, BadPayload, Payload, refusal
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Table
 from airflow_tds.local.sql import literal
@@ -33,13 +33,7 @@ _COPY: dict[ResultFormat, str] = {
     "csv": "FORMAT csv, HEADER true",
     "json": "FORMAT json, ARRAY true",
 }
-_ENGINE_FAILURES = (
-    duckdb.FatalException,
-    duckdb.InterruptException,
-    duckdb.IOException,
-    duckdb.OutOfMemoryException,
-    duckdb.TransactionException,
-)
+_ENGINE_FAILURES = (*NO_FAULT_OF_PAYLOADS, duckdb.IOException)
 _ON_PURPOSE = "the service failed after it had applied the data (a fault on purpose)"
 Change = Callable[[DuckDBPyConnection, Table], Table]
 

@@ -513,7 +513,7 @@ class Store:
             return job
 
     def _publish(self, job: Job, table: Table | None = None) -> None:
-        if table is not None:
+        if table is not None and not (job.kind == "delete" and table.row_count):  # deleting gives no block back
             self._measure(table)
         if job.final:
             (self.directory.payloads / job.job_id).unlink(missing_ok=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import pytest
 from caller import Caller
+
+from airflow_tds.local.payloads.formats import open_payload
 
 
 def fails(caller: Caller, table: str, data: bytes, data_format: str = "csv") -> str:
@@ -215,3 +218,17 @@ def test_hostile_column_names_and_values_are_data(caller: Caller, table: str) ->
     assert caller.write("append", table, f"{quoted}\n{quoted}\n".encode())["status"] == "COMPLETED"
     assert caller.rows(table) == [dict(zip(HOSTILE, HOSTILE, strict=True))] * 2
     assert caller.rows(table, select=HOSTILE[:2], filters={"field": "?", "operator": "eq", "value": "?"}) != []
+
+
+@pytest.mark.parametrize("data_format", ["csv", "json", "ndjson"])
+def test_a_reading_that_is_interrupted_is_no_fault_of_the_payload(data_format: str, tmp_path: Path) -> None:
+    """The job stays queued and runs at the next start; it must not fail, nor take other types."""
+    path = tmp_path / "payload"
+    lines = [f'{{"id": {number}, "name": "n{number}"}}' for number in range(300_000)]
+    text = {"csv": "id,name\n" + "1,one\n" * 1_000_000, "json": f"[{','.join(lines)}]", "ndjson": "\n".join(lines)}
+    path.write_text(text[data_format])
+    with duckdb.connect() as connection, ThreadPoolExecutor() as pool:
+        reading = pool.submit(open_payload(data_format, path).columns, connection)
+        while not reading.done():
+            connection.interrupt()
+        assert isinstance(reading.exception(), duckdb.InterruptException)

@@ -16,6 +16,7 @@ from duckdb import DuckDBPyConnection
 from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads.payload import (
     LARGEST_RECORD,
+    NO_FAULT_OF_PAYLOADS,
     BadPayload,
     Fault,
     check_names,
@@ -62,6 +63,8 @@ class CsvPayload(TextPayload):
             found = cursor.execute(f"DESCRIBE SELECT * FROM read_csv({self._path()}, {options})").fetchall()
             if len(found) == len(header):
                 return self._with_whole_numbers(cursor, [Column(n, _INFERRED.get(kind, kind)) for n, kind, *_ in found])
+        except NO_FAULT_OF_PAYLOADS:
+            raise
         except duckdb.Error:
             pass
         # No consistent rows; the strict reader will say which are at fault.
@@ -109,6 +112,8 @@ class CsvPayload(TextPayload):
                 f"SELECT {counts} FROM read_csv({self._path()}, {self._options(names)},"
                 " store_rejects=true, rejects_limit=10)"
             ).fetchall()
+        except NO_FAULT_OF_PAYLOADS:
+            raise
         except duckdb.Error:
             raise BadPayload(self._unreadable()) from None
         found = cursor.execute("SELECT line, error_type FROM reject_errors ORDER BY line").fetchall()

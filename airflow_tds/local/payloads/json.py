@@ -16,7 +16,14 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
-from airflow_tds.local.payloads.payload import LARGEST_RECORD, BadPayload, Fault, check_names, refusal
+from airflow_tds.local.payloads.payload import (
+    LARGEST_RECORD,
+    NO_FAULT_OF_PAYLOADS,
+    BadPayload,
+    Fault,
+    check_names,
+    refusal,
+)
 from airflow_tds.local.payloads.text import TextPayload
 from airflow_tds.local.sql import literal
 
@@ -83,6 +90,8 @@ class JsonPayload(TextPayload):
         read = ", ".join(f"count({Column(name, 'JSON').quoted})" for name in names)
         try:
             cursor.execute(f"SELECT {read} FROM {self.reader(names)}").fetchall()
+        except NO_FAULT_OF_PAYLOADS:
+            raise
         except duckdb.Error as failure:
             return [_fault(failure)]
         return []
@@ -99,6 +108,8 @@ class JsonPayload(TextPayload):
             found = cursor.execute(
                 f"SELECT key, min(n) FROM ({places}) GROUP BY key ORDER BY min((n, place))"
             ).fetchall()
+        except NO_FAULT_OF_PAYLOADS:
+            raise
         except duckdb.Error as failure:
             raise refusal([_fault(failure)]) from None
         for key, row in found:

@@ -12,7 +12,14 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
-from airflow_tds.local.payloads.payload import BadPayload, Fault, Payload, check_names, require_same_columns
+from airflow_tds.local.payloads.payload import (
+    NO_FAULT_OF_PAYLOADS,
+    BadPayload,
+    Fault,
+    Payload,
+    check_names,
+    require_same_columns,
+)
 
 __all__ = ["ParquetPayload"]
 
@@ -28,6 +35,8 @@ class ParquetPayload(Payload):
         """Take the file's own columns and types."""
         try:
             found = cursor.execute(f"DESCRIBE SELECT * FROM {self._reader()}").fetchall()
+        except NO_FAULT_OF_PAYLOADS:
+            raise
         except duckdb.Error:
             raise BadPayload(_UNREADABLE) from None
         check_names([name for name, *_ in found])

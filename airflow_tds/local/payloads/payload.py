@@ -8,12 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.local.columns import Column
 from airflow_tds.local.sql import literal
 
-__all__ = ["LARGEST_RECORD", "BadPayload", "Fault", "Payload", "check_names", "refusal", "require_same_columns"]
+__all__ = [
+    "LARGEST_RECORD",
+    "NO_FAULT_OF_PAYLOADS",
+    "BadPayload",
+    "Fault",
+    "Payload",
+    "check_names",
+    "refusal",
+    "require_same_columns",
+]
+
+#: What ends a reading whatever the payload holds: the service stops, or its database or memory fails.
+NO_FAULT_OF_PAYLOADS = (
+    duckdb.FatalException,
+    duckdb.InterruptException,
+    duckdb.OutOfMemoryException,
+    duckdb.TransactionException,
+)
 
 #: Bytes of the longest record that is read. Reading takes a multiple of it as memory.
 LARGEST_RECORD = 16 * 1024 * 1024

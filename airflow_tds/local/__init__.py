@@ -18,6 +18,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     housekeeping        what is removed, and when
     signing, storage    presigned URLs and the object store behind them
+    s3                  a bucket of an S3-compatible store in its place
     routing, inputs     which operation a request means, and what it asks, in whatever form the wire map says
     answers             answers and refusals, where the wire map reads them
     rehearsal           whether a wire map can be served at all
@@ -36,9 +37,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_tds.local.rights import Rights
+    from airflow_tds.local.s3 import Bucket
     from airflow_tds.local.service import Service
 
-__all__ = ["Rights", "Service"]
+__all__ = ["Bucket", "Rights", "Service"]
 
 
 def __getattr__(name: str) -> Any:
@@ -51,4 +53,8 @@ def __getattr__(name: str) -> Any:
         from airflow_tds.local.rights import Rights
 
         return Rights
+    if name == "Bucket":
+        from airflow_tds.local.s3 import Bucket
+
+        return Bucket
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

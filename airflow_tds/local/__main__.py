@@ -19,6 +19,7 @@ from airflow_tds.local.callers import Schemes
 from airflow_tds.local.connection import is_loopback
 from airflow_tds.local.directory import StoreUnavailable
 from airflow_tds.local.rights import parse_token
+from airflow_tds.local.s3 import Bucket
 from airflow_tds.local.service import Service
 
 __all__ = ["main"]
@@ -100,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--upload-header", action="append", default=[], metavar="NAME:VALUE", help="that a payload must carry"
     )
+    parser.add_argument("--s3", metavar="s3://BUCKET/PREFIX", help="a bucket for payloads and results (extra s3)")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="of an S3-compatible store that is not AWS")
     parser.add_argument("--quiet", action="store_true", help="log no requests")
     parser.add_argument("--openapi", action="store_true", help="print what would be served, as OpenAPI, and end")
     parser.add_argument("--ready-file", type=Path, help="gets url, token and pid as JSON once the service answers")
@@ -134,6 +137,7 @@ def _service(options: argparse.Namespace) -> Service:
         auth=options.auth,
         api_key_header=options.api_key_header,
         upload_headers=dict(map(_header, options.upload_header)),
+        bucket=Bucket.of(options.s3, options.s3_endpoint) if options.s3 else None,
     )
 
 

@@ -173,6 +173,8 @@ def _query(store: Store, job: Job) -> None:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         store.directory.settle(part, store.directory.results / job.job_id)
+        if store.outside:
+            store.outside.publish(job, store.directory.results / job.job_id)
         publish = store.complete(cursor, job)
     publish()
 

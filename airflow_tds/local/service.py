@@ -17,6 +17,7 @@ from typing import Any, Self
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.app import Access, Script, build_app
 from airflow_tds.local.callers import Scheme, Schemes
@@ -25,6 +26,7 @@ from airflow_tds.local.faults import CLOSE, Fault, Faults
 from airflow_tds.local.operations import Settings
 from airflow_tds.local.recorder import RequestRecord
 from airflow_tds.local.rights import ALL, Rights
+from airflow_tds.local.s3 import Bucket, S3Storage
 from airflow_tds.local.signing import Signer
 from airflow_tds.local.storage import Storage
 from airflow_tds.local.store import Store
@@ -62,6 +64,8 @@ class Service:
         api_key_header: The header field of an API key.
         token_lifetime: Seconds for which an OAuth2 access token is good.
         upload_headers: Header fields that a payload must carry; they are told with its address and signed.
+        bucket: A bucket of an S3-compatible store through which payloads and results go (extra `s3`); None for an
+            object store of its own.
 
     Raises:
         ValidationFailed: The setting is no wire map; at start, the map cannot be served.
@@ -89,7 +93,10 @@ class Service:
         api_key_header: str = "X-API-Key",
         token_lifetime: float = 3600.0,
         upload_headers: Mapping[str, str] | None = None,
+        bucket: Bucket | None = None,
     ) -> None:
+        if bucket and upload_headers:
+            raise ValidationFailed("upload_headers are for the service's own object store, not for a bucket")
         self.token = token or secrets.token_urlsafe(32)
         self._directory = data_dir or Path(tempfile.mkdtemp(prefix="tds-"))
         # Also at the interpreter's end, for a service that was only stopped: it could have been started again.
@@ -108,6 +115,7 @@ class Service:
             job_reads,
             chunked,
         )
+        self._bucket = bucket
         self._running = ExitStack()
         self._faults = Faults()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
@@ -130,7 +138,7 @@ class Service:
             self._store = started.enter_context(Store(self._directory, result_lifetime=self._result_lifetime))
             for table_id in self._tables:
                 self._store.create_table(table_id)
-            storage = self._storage()
+            storage = started.enter_context(S3Storage(self._store, self._bucket)) if self._bucket else self._storage()
             self._worker = started.enter_context(Worker(self._store, *self._pace))
             access, script = Access(self._rights, self._scheme), Script(self._faults, self._log)
             app = build_app(self._store, storage, self._settings, access, script)

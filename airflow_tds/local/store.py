@@ -18,7 +18,7 @@ from dataclasses import replace
 from heapq import nlargest
 from math import inf
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from uuid import uuid4
 
 import duckdb
@@ -42,7 +42,7 @@ from airflow_tds.local.records import (
 )
 from airflow_tds.local.sql import literal, relation
 
-__all__ = ["Store", "StoreUnavailable"]
+__all__ = ["Outside", "Store", "StoreUnavailable"]
 
 #: Seconds beyond its URL's expiry that a transfer under way may take before its job fails.
 _UPLOAD_GRACE = 900.0
@@ -54,6 +54,16 @@ _WAITING = ("awaiting", "staged")
 _BLOCK = 262_144
 
 
+class Outside(Protocol):
+    """Where results are fetched from, if not from the service itself."""
+
+    def publish(self, job: Job, path: Path) -> None:
+        """Put a query's result there."""
+
+    def remove(self, job_id: str) -> None:
+        """Remove one."""
+
+
 class Store:
     """An open data directory.
 
@@ -61,6 +71,9 @@ class Store:
         directory: Made when it does not exist.
         clock: POSIX seconds; tests may turn it.
         result_lifetime: Seconds for which a query's result is kept.
+
+    Attributes:
+        outside: Where payloads arrive and results are fetched from; None for the service itself.
 
     Raises:
         StoreUnavailable: Another service has the directory, or its database cannot be read.
@@ -72,6 +85,7 @@ class Store:
         self.directory = Directory(directory)
         self.clock = clock
         self.result_lifetime = result_lifetime
+        self.outside: Outside | None = None
         self.changed = threading.Condition(threading.RLock())
         self._tables: dict[str, Table] = {}
         self._jobs: dict[str, Job] = {}
@@ -188,6 +202,11 @@ class Store:
             return self._jobs[job_id]
         except KeyError:
             raise JobNotFound(f"job {job_id!r} does not exist") from None
+
+    def awaited(self) -> list[Job]:
+        """Give the jobs whose data has not arrived."""
+        with self.changed:
+            return [self._jobs[job_id] for job_id in self._awaiting if self._jobs[job_id].status == "awaiting"]
 
     def has_fault(self, job_id: str, fault: str) -> bool:
         """Tell whether a job is to go wrong in a way."""
@@ -416,6 +435,8 @@ class Store:
                 expires = self.result_expires(job)
                 if expires <= self.clock():
                     path.unlink()
+                    if self.outside:
+                        self.outside.remove(path.name)
                 else:
                     following = min(following, expires)
         return following
@@ -558,7 +579,7 @@ class Store:
             return inf
         if job.status == "staged":
             return (job.expires_at or 0.0) + _COMMIT_GRACE
-        grace = _UPLOAD_GRACE if self._receiving.get(job.job_id) else 0.0
+        grace = _UPLOAD_GRACE if self.outside or self._receiving.get(job.job_id) else 0.0
         return (job.expires_at or 0.0) + grace
 
     def _measure(self, table: Table) -> None:

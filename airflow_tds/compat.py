@@ -24,6 +24,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
     from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, XComArg
@@ -43,6 +44,7 @@ __all__ = [
     "async_connection",
     "clear_number",
     "conf",
+    "configured",
     "hide",
     "hide_here",
     "hide_soon",
@@ -143,6 +145,12 @@ def object_storage(uri: str, conn_id: str | None = None) -> Any:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     return ObjectStoragePath(uri, conn_id=conn_id)
+
+
+def configured(names: Iterable[str]) -> dict[str, str]:
+    """Give what the section [tds] of airflow.cfg says; what it leaves out is left out."""
+    found = {name: conf.get("tds", name, fallback=None) for name in names}
+    return {name: value for name, value in found.items() if value}
 
 
 def clear_number(context: Context) -> int:

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_tds.compat import BaseHook, Context, async_connection, hide, hide_here, hide_soon
+from airflow_tds.compat import BaseHook, Context, async_connection, configured, hide, hide_here, hide_soon
 from airflow_tds.operations import ClientOperations
-from airflow_tds.settings import Settings, settings_of
+from airflow_tds.settings import CONFIGURABLE, Settings, settings_of
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import AsyncTableClient, TableClient
@@ -31,7 +31,7 @@ async def async_settings(conn_id: str) -> Settings:
         conn_id: Its id.
     """
     conn, extra = await async_connection(conn_id)
-    settings = settings_of(conn, extra)
+    settings = settings_of(conn, extra, configured(CONFIGURABLE))
     await hide_soon(settings.secrets())
     settings.learned = hide_here
     return settings
@@ -56,7 +56,7 @@ class TdsHook(ClientOperations, BaseHook):
     def settings(self) -> Settings:
         """Read the connection."""
         conn = self.get_connection(self.tds_conn_id)
-        settings = settings_of(conn, conn.extra_dejson)
+        settings = settings_of(conn, conn.extra_dejson, configured(CONFIGURABLE))
         hide(settings.secrets())
         settings.learned = hide_here
         return settings
@@ -86,7 +86,7 @@ class TdsHook(ClientOperations, BaseHook):
         slot: str | None = None,
         unknown_length: Literal["spool", "chunked"] = "spool",
         timeout: float | None = None,
-        poll_interval: float = 5.0,
+        poll_interval: float | None = None,
         durable: bool = True,
         store: str | None = None,
         on_clear: Literal["auto", "resume", "new"] = "auto",
@@ -108,8 +108,8 @@ class TdsHook(ClientOperations, BaseHook):
             slot: Which of several writes of one task this is; None means operation and table. It must be the same
                 in every try.
             unknown_length: For data whose length is not known: `spool` reads it first, `chunked` sends it as it comes.
-            timeout: Seconds; None means the task's `execution_timeout`, else 7 days.
-            poll_interval: Seconds between two reads at most.
+            timeout: Seconds; None means the connection's, else the task's `execution_timeout`, else 7 days.
+            poll_interval: Seconds between two reads at most; None means the connection's, else 5.
             durable: As for the operators.
             store: As for the operators.
             on_clear: As for the operators.
@@ -126,7 +126,7 @@ class TdsHook(ClientOperations, BaseHook):
         """
         from airflow_tds.durability import Choices, Write, WriteOnce
         from airflow_tds.inputs import format_of, source_of
-        from airflow_tds.tasks import claim, generation_of, store_of, watch_of
+        from airflow_tds.tasks import BLOCKING_INTERVAL, claim, generation_of, store_of, watch_of
 
         settings, choices = self.settings(), Choices.of(on_clear, on_unknown)
         keys = (key_columns,) if isinstance(key_columns, str) else tuple(key_columns)
@@ -143,10 +143,14 @@ class TdsHook(ClientOperations, BaseHook):
             key_columns=keys,
             unknown_length=unknown_length,
         )
-        watch = watch_of(timeout, context["task"].execution_timeout, poll_interval)
+        watch = watch_of(
+            settings.timeout if timeout is None else timeout,
+            context["task"].execution_timeout,
+            poll_interval or settings.poll_interval or BLOCKING_INTERVAL,
+        )
         slot = slot or f"{op}:{table_id}"
         claim(context, slot)
-        place = store_of(context, self.log, place=store, durable=durable, slot=slot)
+        place = store_of(context, self.log, place=store or settings.store, durable=durable, slot=slot)
         with settings.client() as client:
             generation, policy = generation_of(context), settings.policy()
             once = WriteOnce(client, place, generation, self.log, write=write, policy=policy, choices=choices)

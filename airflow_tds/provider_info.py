@@ -60,11 +60,28 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     "transfer_timeout": _seconds("Transfer timeout (s)", "Longest that one upload may take; default 900"),
     "download_timeout": _seconds("Download timeout (s)", "Longest that fetching a result may take; default 7200"),
     "minimum_rate": _seconds("Minimum rate (B/s)", "Slower transfers are given up; default 1024"),
+    "poll_interval": _seconds("Poll interval (s)", "Between two looks of a wait; default 30 deferred, 5 blocking"),
+    "timeout": _seconds("Timeout (s)", "After which a wait ends; default the task's execution_timeout, else 7 days"),
+    "store": _text("Record store", "variable, a folder or an object-storage URI; empty: the task's state store"),
     "poll_transport": _text("Poll transport", "auto, httpx or aiohttp; auto: aiohttp if installed"),
     "lease_margin": _seconds("Lease margin", "Seconds until late data is noticed; default 30"),
     "failed_jobs_are_atomic": _flag("Failed jobs are atomic", "A FAILED job certainly changed nothing"),
     "wire": _text("Wire map", "JSON with overrides of assumed routes and names"),
 }
+
+
+#: What the section [tds] of airflow.cfg may say for all connections that do not.
+CONFIGURABLE = (
+    *("connect_timeout", "read_timeout", "transfer_timeout", "download_timeout", "minimum_rate"),
+    *("poll_interval", "timeout", "lease_margin", "poll_transport", "store"),
+)
+
+
+def _option(field: dict[str, Any]) -> dict[str, Any]:
+    """Describe an option of airflow.cfg as the connection's field of the same name."""
+    kind = "float" if "number" in field["schema"]["type"] else "string"
+    text = f"{field['label']}: {field['description']}. A connection that says otherwise goes before it."
+    return {"description": text, "version_added": "0.1.0", "type": kind, "example": None, "default": None}
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -79,6 +96,12 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [{**rooms, "python-modules": ["airflow_tds.hooks"]}],
         "operators": [{**rooms, "python-modules": ["airflow_tds.operators"]}],
         "sensors": [{**rooms, "python-modules": ["airflow_tds.sensors"]}],
+        "config": {
+            "tds": {
+                "description": "What holds for all connections to the Table Data Service that do not say otherwise.",
+                "options": {name: _option(CONN_FIELDS[name]) for name in CONFIGURABLE},
+            }
+        },
         "cli": ["airflow_tds.cli.commands"],
         "triggers": [{**rooms, "python-modules": ["airflow_tds.triggers"]}],
         "connection-types": [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.wire import Wire
     from airflow_tds.durability import Policy
 
-__all__ = ["EXTRA", "Fields", "Settings", "settings_of"]
+__all__ = ["CONFIGURABLE", "EXTRA", "Fields", "Settings", "settings_of"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ EXTRA = (
     "insecure_tls",
     "lease_margin",
     "minimum_rate",
+    "poll_interval",
     "poll_transport",
     "proxy",
     "read_timeout",
@@ -50,6 +51,8 @@ EXTRA = (
     "storage_ca_bundle",
     "storage_hosts",
     "storage_proxy",
+    "store",
+    "timeout",
     "token_url",
     "transfer_timeout",
     "wire",
@@ -62,9 +65,14 @@ TIMEOUTS = {
     "download_timeout": "download",
     "minimum_rate": "minimum_rate",
 }
+#: What waits, and says so: seconds, unless a task says otherwise.
+WAITS = ("poll_interval", "timeout")
+#: What the section [tds] of airflow.cfg may set for all connections that do not.
+CONFIGURABLE = (*TIMEOUTS, *WAITS, "lease_margin", "poll_transport", "store")
 #: The extras that are text and nothing else; the others are checked where they are read.
 TEXTS = frozenset(EXTRA) - {
     *TIMEOUTS,
+    *WAITS,
     "credential_headers",
     "failed_jobs_are_atomic",
     "insecure_tls",
@@ -125,6 +133,22 @@ class Settings:
         if wish not in ("auto", "httpx", "aiohttp"):
             raise ValidationFailed(f"connection extra 'poll_transport' is auto, httpx or aiohttp, not {wish!r}")
         return wish
+
+    @property
+    def poll_interval(self) -> float | None:
+        """Seconds between two looks of a wait at most; None where nothing is said."""
+        return _number(self._extra, "poll_interval") if "poll_interval" in self._extra else None
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which a wait ends; None where nothing is said."""
+        return _number(self._extra, "timeout") if "timeout" in self._extra else None
+
+    @property
+    def store(self) -> str | None:
+        """Where the record of a write is kept; None where nothing is said."""
+        found = self._extra.get("store")
+        return None if found is None else str(found)
 
     def timeouts(self) -> Timeouts:
         """Say how patient the client is."""
@@ -264,13 +288,14 @@ class Settings:
         return self._login or f"whoever has the {'API key' if self._kind() == 'api_key' else 'token'}"
 
 
-def settings_of(conn: Fields, extra: Mapping[str, Any]) -> Settings:
+def settings_of(conn: Fields, extra: Mapping[str, Any], defaults: Mapping[str, str] | None = None) -> Settings:
     """Read a connection.
 
     Args:
         conn: The connection: `schema` http or https (empty: https), `host`, `port`, `login`, `password`.
             An address pasted into `host`, such as `https://host:8443/api/v1`, is split.
         extra: Its extra, as a mapping; unknown keys are warned about, null is unset.
+        defaults: What holds where the extra says nothing; names of `CONFIGURABLE`.
 
     Returns:
         The settings.
@@ -283,9 +308,11 @@ def settings_of(conn: Fields, extra: Mapping[str, Any]) -> Settings:
         log.warning(
             "connection %s: extra %r is not known and is ignored; known: %s", conn.conn_id, name, ", ".join(EXTRA)
         )
-    known = {name: value for name, value in given.items() if name in EXTRA}
+    known = {**(defaults or {}), **{name: value for name, value in given.items() if name in EXTRA}}
     for name in TEXTS & known.keys():
         _check_text(name, known[name])
+    for name in known.keys() & set(WAITS):
+        _number(known, name)
     return Settings(_base_url(conn, str(known.get("base_path", ""))), conn.password or None, known, conn.login or None)
 
 
@@ -338,7 +365,9 @@ def _number(extra: Mapping[str, Any], name: str) -> float:
     except (TypeError, ValueError):
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise ValidationFailed(f"connection extra {name!r} is a number of seconds, not {extra[name]!r}")
+        raise ValidationFailed(
+            f"connection extra {name!r} is a number of seconds, not {extra[name]!r} (it may stand in [tds])"
+        )
     return value
 
 

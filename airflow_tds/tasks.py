@@ -32,6 +32,9 @@ __all__ = ["claim", "generation_of", "store_of", "watch_of"]
 RECORD_KEY = "tds.write.v1"
 #: The first pause of a wait, seconds; jobs of a service rarely take less.
 FIRST_PAUSE = 1.0
+#: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
+DEFERRED_INTERVAL = 30.0
+BLOCKING_INTERVAL = 5.0
 #: Without a timeout of its own or the task's: a job that takes longer needs a person.
 LONGEST_WAIT = 7 * 24 * 3600.0
 #: Airflow's own timeout must not come before ours, which says what goes on: seconds.

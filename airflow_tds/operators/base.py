@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_tds.compat import BaseOperator, Context, conf
 from airflow_tds.operators.deferring import Deferring, carried, carry
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from airflow_tds.settings import Settings
 
 __all__ = ["ChangingOperator", "TdsOperator", "Turn"]
-
-#: Seconds between two reads at most: a deferred wait costs no worker, a blocking one should end soon.
-DEFERRED_INTERVAL = 30.0
-BLOCKING_INTERVAL = 5.0
 
 
 @dataclass(frozen=True)
@@ -54,14 +50,19 @@ class TdsOperator(Deferring, BaseOperator):
     Args:
         tds_conn_id: The connection's id.
         deferrable: Wait in the triggerer, which holds no worker; default `[operators] default_deferrable`.
-        timeout: Seconds after which waiting ends; None means the task's `execution_timeout`, else 7 days.
-        poll_interval: Seconds between two reads at most; None means 30 when deferred, 5 when blocking.
+        timeout: Seconds after which waiting ends; None means the connection's, else the task's `execution_timeout`,
+            else 7 days.
+        poll_interval: Seconds between two reads at most; None means the connection's, else 30 when deferred and 5 when
+            blocking.
         durable: Keep a record of the work in the task's state store (Airflow 3.3 and later), so that a retry
             goes on where an earlier try ended. Without it, a retry starts anew: rows may double.
         store: Where else to keep the record (templated): `variable`, or the path or object-storage URI of a
             folder. These work on every Airflow and protect from crashes, but not from a lost try that is still
-            alive. None for the task's state store.
+            alive. None for the connection's, else the task's state store.
     """
+
+    #: Whether a retry that knows of no earlier try changes nothing by it.
+    starts_anew_harmlessly: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class TdsOperator(Deferring, BaseOperator):
     def execute(self, context: Context) -> Any:
         """Do the work; see the class."""
         with raising(self):
-            return self._run(context, self._new_watch(), None)
+            return self._run(context, None, None)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Go on after a deferral: the event says only that something happened, the service is asked what.
@@ -120,14 +121,15 @@ class TdsOperator(Deferring, BaseOperator):
         goes_on = f"job {job_id} goes on if it has its data" if job_id else "no job is known that goes on"
         self.log.warning("killed: nothing more is sent; %s", goes_on)
 
-    def _run(self, context: Context, watch: Watch, record: Record | None) -> Any:
+    def _run(self, context: Context, watch: Watch | None, record: Record | None) -> Any:
         """Connect, and go on from wherever the record says."""
         from airflow_tds.hooks import TdsHook
 
         settings = TdsHook(self.tds_conn_id).settings()
         with settings.client() as client:
             self._client = client
-            return self._work(Turn(context, settings, client, self._store(context, record), watch))
+            store = self._store(context, settings, record)
+            return self._work(Turn(context, settings, client, store, watch or self._new_watch(settings)))
 
     def _work(self, turn: Turn) -> Any:
         raise NotImplementedError
@@ -152,16 +154,20 @@ class TdsOperator(Deferring, BaseOperator):
             self._leave(turn.context, wait, carry(turn.watch, kept))
         turn.client.watch(wait)
 
-    def _store(self, context: Context, record: Record | None) -> RecordStore:
+    def _store(self, context: Context, settings: Settings, record: Record | None) -> RecordStore:
         from airflow_tds.tasks import store_of
 
-        return store_of(context, self.log, place=self.store, durable=self.durable, record=record)
+        place = self.store or settings.store
+        return store_of(
+            context, self.log, place=place, durable=self.durable, record=record, harmless=self.starts_anew_harmlessly
+        )
 
-    def _new_watch(self) -> Watch:
-        from airflow_tds.tasks import watch_of
+    def _new_watch(self, settings: Settings) -> Watch:
+        from airflow_tds.tasks import BLOCKING_INTERVAL, DEFERRED_INTERVAL, watch_of
 
-        interval = self.poll_interval or (DEFERRED_INTERVAL if self.deferrable else BLOCKING_INTERVAL)
-        return watch_of(self.timeout, self.execution_timeout, interval)
+        usual = DEFERRED_INTERVAL if self.deferrable else BLOCKING_INTERVAL
+        timeout = settings.timeout if self.timeout is None else self.timeout
+        return watch_of(timeout, self.execution_timeout, self.poll_interval or settings.poll_interval or usual)
 
     def _generation(self, context: Context) -> Generation:
         from airflow_tds.tasks import generation_of

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TextIO
 
 from airflow_tds.client import errors
-from airflow_tds.compat import AirflowSkipException, Context
+from airflow_tds.compat import AirflowSkipException
 from airflow_tds.operators.base import TdsOperator, Turn
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_tds.client.filters import Filters
     from airflow_tds.client.models import QueryResponse
     from airflow_tds.compat import XComArg
-    from airflow_tds.durability import QueryOnce, Record, RecordStore
+    from airflow_tds.durability import QueryOnce
     from airflow_tds.etags import Etag
     from airflow_tds.outputs import Output
 
@@ -65,6 +65,8 @@ class ResultOperator(TdsOperator):
         kwargs: See `TdsOperator` and Airflow's `BaseOperator`.
     """
 
+    starts_anew_harmlessly = True
+
     def __init__(
         self,
         *,
@@ -78,11 +80,6 @@ class ResultOperator(TdsOperator):
         self.destination_conn_id = destination_conn_id
         self.if_exists = if_exists
         self._left_alone = False
-
-    def _store(self, context: Context, record: Record | None) -> RecordStore:
-        from airflow_tds.tasks import store_of
-
-        return store_of(context, self.log, place=self.store, durable=self.durable, record=record, harmless=True)
 
     def _output(self) -> Output:
         from airflow_tds.outputs import output_of

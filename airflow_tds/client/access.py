@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
@@ -177,13 +178,18 @@ class Access:
                 self.learned(secret)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Build what checks the service; see `Tls.context`."""
-        return self.tls.context(self.host)
+        """Give what checks the service; built once, see `Tls.context`."""
+        return self._context
 
     def storage_context(self) -> ssl.SSLContext:
-        """Build what checks an object store: it never sees the certificate that we show the service."""
+        """Give what checks an object store; it never sees the certificate that we show the service."""
         own = self.storage_tls or replace(self.tls, client_certificate=None, client_key=None, client_key_password=None)
-        return own.context("the object store")
+        # One for both where nothing tells them apart: reading certificates takes 20 ms. Not checking is said of each.
+        return self._context if own == self.tls and not own.insecure else own.context("the object store")
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self.tls.context(self.host)
 
     def address(self, request: Request) -> str:
         """Give the whole URL of a request.

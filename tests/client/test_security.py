@@ -358,6 +358,19 @@ def test_a_store_that_is_not_trusted_ends_the_download_at_once(
         client.poll_download_to("j", tmp_path / "out", poll_interval=0.01)
 
 
+def test_certificates_are_read_once_for_service_and_store() -> None:
+    access = Access("https://host")
+
+    assert access.ssl_context() is access.storage_context()
+
+
+@pytest.mark.parametrize("apart", [{"storage_tls": Tls(insecure=True)}, {"tls": Tls(insecure=True)}])
+def test_whoever_is_checked_otherwise_has_a_check_of_its_own(apart: Any) -> None:
+    access = Access("https://host", **apart)
+
+    assert access.ssl_context() is not access.storage_context()
+
+
 def test_a_store_may_be_trusted_by_another_authority_than_the_service(
     server: Any, answer: Any, authority: Authority, stranger: Authority, tmp_path: Path
 ) -> None:

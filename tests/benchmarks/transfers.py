@@ -5,8 +5,8 @@
 
 Each transfer is a process of its own. The competitors take turns; of each, the median of its rounds is compared with
 the median of curl's: above 1 is faster, or less work. Time and work (CPU, user and system) are those of the transfer
-without imports; on a busy machine, look at the work. Memory is what the transfer adds at its peak, for curl the whole
-process. aiohttp takes part where it is installed.
+without imports; on a busy machine, look at the work. Memory is what the transfer adds at its peak; of curl, the kernel
+tells the most that this process ever had instead, so it is left out. aiohttp takes part where it is installed.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import asyncio
 import datetime as dt
 import importlib.util
 import ipaddress
+import math
 import os
 import resource
 import shutil
@@ -162,9 +163,16 @@ def aiohttp(direction: str, url: str, path: Path, ca: str | None) -> Callable[[]
 LIBRARIES = {"ours": ours, "ours async": ours_async, "requests": requests, "aiohttp": aiohttp}
 
 
+def warm() -> None:
+    """Import what libraries import only when they connect."""
+    for name in ("httpcore", "h11", "anyio._backends._asyncio"):
+        importlib.import_module(name)
+
+
 def transfer(name: str, direction: str, url: str, path: Path, ca: str | None) -> None:
     """Make one transfer in this process; print its seconds, those of the CPU, and the memory that it added, MiB."""
     call = LIBRARIES[name](direction, url, path, ca)
+    warm()
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.perf_counter()
     call()
@@ -186,7 +194,7 @@ def curl(direction: str, url: str, path: Path, ca: str | None) -> tuple[float, .
         text = said.read()
     if status:
         sys.exit(f"curl: {text}")
-    return float(text), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return float(text), used.ru_utime + used.ru_stime, math.nan
 
 
 # ---- the run
@@ -247,7 +255,7 @@ def compare(names: list[str], rounds: int, direction: str, url: str, *, path: Pa
             f"{direction:9} {'TLS' if ca else 'plain':6} {name:11} {seconds:5.2f} s"
             f"  {path.stat().st_size / MIB / seconds:5.0f} MiB/s  curl/it {middles['curl'][0] / seconds:5.2f}"
             f"  work: curl/it {middles['curl'][1] / work:5.2f}"
-            f"  spread {min(times):.2f}-{max(times):.2f} s  memory {max(run[2] for run in seen[name]):5.1f} MiB",
+            f"  spread {min(times):.2f}-{max(times):.2f} s  memory {max(run[2] for run in seen[name]):4.1f} MiB",
             flush=True,
         )
 
@@ -264,7 +272,9 @@ def main(size: int, rounds: int) -> None:
         with path.open("wb") as file:
             for _ in range(size // PIECE):
                 file.write(os.urandom(PIECE))
-        print(f"{size // MIB} MiB, median of {rounds} rounds, in {'memory' if roomy else 'a file system'}")
+        load, cores = os.getloadavg()[0], os.cpu_count()
+        where = "memory" if roomy else "a file system"
+        print(f"{size // MIB} MiB, median of {rounds} rounds, in {where}; {cores} cores, load {load:.1f} at the start")
         for ca in (None, str(pem)):
             command = [sys.executable, __file__, "--serve", str(path), ca or ""]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:

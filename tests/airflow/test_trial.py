@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 from other_service import KEY, KEY_HEADER, Sheet, other_service
 from stand_in import Answer, Manners, stand_in
 
@@ -191,3 +193,30 @@ def test_a_server_without_tls(service: Service, monkeypatch: pytest.MonkeyPatch)
 
     assert not passed
     assert "does not speak TLS; check port, or set schema to http" in text
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def tls(certificate: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_a_certificate_that_is_not_trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stand_in(by_path, tls(authority.issue("server"))) as url:
+        passed, text = tried(monkeypatch, url)
+
+    assert not passed
+    assert "its certificate is not trusted; check host or set ca_bundle" in text
+
+
+def test_a_trusted_certificate_passes(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    def service(method: str, path: str) -> Answer:
+        return Answer(404, "no such table" if path.startswith("/tables/") else "no such path")
+
+    with stand_in(service, tls(authority.issue("server"))) as url:
+        assert tried(monkeypatch, url, ca_bundle=authority.bundle)[0]

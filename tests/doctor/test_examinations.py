@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import ssl
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 from other_service import KEY, KEY_HEADER, Sheet, other_service
 from stand_in import Answer, stand_in
 
 from airflow_tds.client.wire import Wire
 from airflow_tds.doctor.command import main
 from airflow_tds.local import Service
+from airflow_tds.trial import NO_TABLE
 
 TOKEN = "sec/ret+token="
 OTHER_WIRE = json.loads((Path(__file__).parents[1] / "support" / "other_wire.json").read_text())
@@ -192,6 +197,46 @@ def test_reading_a_table_changes_nothing(service: Service, scratch: str, examine
     assert found.of("query")[1] == ("ok", "an unchanged table is told by 304")
 
 
+@pytest.mark.parametrize(("days", "verdict"), [(400, "ok"), (3, "warning")])
+def test_a_certificate_that_ends_soon_is_told(days: int, verdict: str, examine: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("server", days=(-1, days)))
+
+    def service(method: str, path: str) -> Answer:
+        return Answer(404, "no such table" if path.startswith("/tables/") else "no such path")
+
+    with stand_in(service, context) as url:
+        found = examine(url, ca_bundle=authority.bundle)
+
+    assert found.of("tls")[0][0] == verdict
+    assert found.of("tls")[0][1].startswith("TLSv1.3; the certificate holds until 20")
+
+
+def test_without_tls_nothing_is_said_of_certificates(service: Service, examine: Any) -> None:
+    assert examine(service.url).of("tls")[0][0] == "skipped"
+    assert examine(service.url, insecure_tls=True).of("address")[1][0] == "warning"
+
+
+def test_http_to_a_host_that_is_not_near_is_unsafe(examine: Any) -> None:
+    found = examine("http://tds.invalid")
+
+    assert found.of("address")[1] == ("warning", "http: credentials and data travel in clear; set schema to https")
+    assert list(found.failed) == ["connection"]
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (3600, "warning"), (-3600, "warning")])
+def test_a_clock_that_is_off_is_told(seconds: int, verdict: str, examine: Any) -> None:
+    def service(method: str, path: str) -> Answer:
+        moment = formatdate(time.time() + seconds, usegmt=True)
+        return Answer(404, "no such table" if path.startswith("/tables/") else "no such path", {"Date": moment})
+
+    with stand_in(service) as url:
+        found = examine(url)
+
+    assert found.of("clock")[0][0] == verdict
+
+
 def test_without_a_table_only_the_door_is_tried(service: Service, examine: Any) -> None:
     found = examine(service.url)
 
@@ -216,13 +261,14 @@ def test_a_wrong_token_ends_the_examination(service: Service, examine: Any) -> N
 def test_a_service_that_lets_everybody_in_is_told(examine: Any) -> None:
     def open_to_all(method: str, path: str) -> Answer:
         if path.startswith("/tables/"):
-            return Answer(404, '{"detail": "no such table"}', {"Date": "Sat, 01 Jan 2000 00:00:00 GMT"})
+            return Answer(404, '{"detail": "no such table"}')
         return Answer(404, '{"detail": "no such path"}')
 
     with stand_in(open_to_all) as url:
         found = examine(url)
 
     assert found.of("credentials") == [("warning", "who has none gets HTTP 404: they prove nothing here")]
+    assert found.of("clock")[0][0] == "note"
 
 
 @pytest.mark.parametrize(
@@ -262,3 +308,43 @@ def test_a_connection_of_airflows_is_examined(
 def test_a_connection_that_is_not_there_cannot_be_examined(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_what_a_service_lacks_is_told_of_each_reading(examine: Any) -> None:
+    page = {"items": [{"id": 1}], "metadata": {"total_count": 1, "has_next": False}, "etag": "e"}
+    answers = {
+        "/tables/t/data/info": {"total_size_bytes": 1},
+        "/tables/u/data/info": {"row_count": 1},
+        "/data/jobs/00000000-0000-0000-0000-000000000000": {"status": "RUNNING"},
+        "/tables/t/data/query": page,
+        "/tables/u/data/query": page,
+        "/data/queries": {"job_id": "1"},
+        "/data/query/1": {"status": "FAILED", "error": "no"},
+    }
+
+    def careless(method: str, path: str) -> Answer:
+        found = answers.get(path.partition("?")[0])
+        return Answer(404, f"nothing here: {path}") if found is None else Answer(200, json.dumps(found))
+
+    with stand_in(lambda method, path: careless(method, path.replace(NO_TABLE, "t"))) as url:
+        without_count, without_snapshot = examine(url, "--table", "t"), examine(url, "--table", "u")
+
+    assert "no row_count" in without_count.failed["info"]
+    assert without_count.failed["presigned GET"] == "job 1 failed: no"
+    assert without_count.of("get_job") == [("warning", "a job that nobody started is RUNNING")]
+    assert without_count.of("query")[1] == ("warning", "an etag is ignored: nothing is skipped by it")
+    assert without_snapshot.of("info")[1][0] == "warning"
+
+
+def test_the_report_for_people_tells_proven_from_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    with Service(tables=["t"], token=TOKEN, wire=Wire.from_setting({"truncate": MOVED["truncate"]})) as service:
+        main(["doctor", "--url", service.url, "--token", TOKEN])
+        looked_at = capsys.readouterr().out
+        main(["doctor", "--url", service.url, "--token", TOKEN, "--scratch-table", "t"])
+        proven = capsys.readouterr().out
+
+    assert "not proven" in looked_at
+    assert f'"truncate": "{MOVED["truncate"]}"' in looked_at.splitlines()[-1]
+    assert "Proven; put it into the connection's extra:" in proven
+    assert "not proven" not in proven
+    assert TOKEN not in looked_at + proven

@@ -30,7 +30,7 @@ def stand_in(manners: Manners, context: ssl.SSLContext | None = None) -> Iterato
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             answer = manners(self.command, self.path)
-            self.send_response(answer.status)
+            self.send_response_only(answer.status)
             for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
                 self.send_header(name, value)
             self.end_headers()

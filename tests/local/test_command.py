@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -95,3 +96,11 @@ def test_a_service_in_python_tells_its_connection_too() -> None:
     with Service(token="a/b") as service:
         assert json.loads(service.connection_json)["password"] == "a/b"
         assert service.connection_uri.startswith(f"tds://:a%2Fb@{service.url.removeprefix('http://')}/http?wire=")
+
+
+def test_the_page_tells_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "local-service.md").read_text()
+    usage = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
+    options = set(re.findall(r"--[a-z0-9-]+", usage.partition("options:")[2])) - {"--help"}
+    assert len(options) > 10
+    assert {option for option in options if f"`{option}" not in page} == set()

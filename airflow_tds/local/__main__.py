@@ -101,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--upload-header", action="append", default=[], metavar="NAME:VALUE", help="that a payload must carry"
     )
+    parser.add_argument(
+        "--clock-skew", type=float, default=0.0, metavar="SECONDS", help="by which its clock is ahead (%(default)s)"
+    )
     parser.add_argument("--s3", metavar="s3://BUCKET/PREFIX", help="a bucket for payloads and results (extra s3)")
     parser.add_argument("--s3-endpoint", metavar="URL", help="of an S3-compatible store that is not AWS")
     parser.add_argument("--quiet", action="store_true", help="log no requests")
@@ -137,6 +140,7 @@ def _service(options: argparse.Namespace) -> Service:
         auth=options.auth,
         api_key_header=options.api_key_header,
         upload_headers=dict(map(_header, options.upload_header)),
+        clock_skew=options.clock_skew,
         bucket=Bucket.of(options.s3, options.s3_endpoint) if options.s3 else None,
     )
 

@@ -112,7 +112,7 @@ def build_app(
     served.append(Served("page", Line("GET", f"{base}/"), show))
     router = Router(served, faults, guard.refusal)
     rehearse(settings.wire, router, base)
-    return Recorder(router, script.requests, scheme.header)
+    return Recorder(router, script.requests, scheme.header, store.clock)
 
 
 def _interface(operations: Operations, settings: Settings, guard: _Guard) -> list[Served]:

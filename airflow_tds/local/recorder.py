@@ -8,9 +8,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_tds.local.faults import CLOSE, HAPPENED
@@ -47,11 +50,15 @@ class Recorder:
         app: What answers.
         requests: Where it notes.
         key_header: The header field of API keys, which is no more noted than other credentials.
+        clock: POSIX seconds, for the `Date` of answers.
     """
 
-    def __init__(self, app: ASGIApp, requests: deque[RequestRecord], key_header: str) -> None:
+    def __init__(
+        self, app: ASGIApp, requests: deque[RequestRecord], key_header: str, clock: Callable[[], float]
+    ) -> None:
         self._app = app
         self._key_header = key_header.lower()
+        self._clock = clock
         self._requests = requests
         self._log = logging.getLogger("airflow_tds.local.requests")
 
@@ -72,6 +79,7 @@ class Recorder:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 note(message["status"])
+                MutableHeaders(scope=message).setdefault("Date", formatdate(self._clock(), usegmt=True))
             await send(message)
 
         def noted_close() -> None:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -64,6 +65,8 @@ class Service:
         api_key_header: The header field of an API key.
         token_lifetime: Seconds for which an OAuth2 access token is good.
         upload_headers: Header fields that a payload must carry; they are told with its address and signed.
+        clock_skew: Seconds by which its clock is ahead of the machine's, in `Date`, expiries and records; negative
+            for behind.
         bucket: A bucket of an S3-compatible store through which payloads and results go (extra `s3`); None for an
             object store of its own.
 
@@ -93,6 +96,7 @@ class Service:
         api_key_header: str = "X-API-Key",
         token_lifetime: float = 3600.0,
         upload_headers: Mapping[str, str] | None = None,
+        clock_skew: float = 0.0,
         bucket: Bucket | None = None,
     ) -> None:
         if bucket and upload_headers:
@@ -116,6 +120,7 @@ class Service:
             chunked,
         )
         self._bucket = bucket
+        self._skew = clock_skew
         self._running = ExitStack()
         self._faults = Faults()
         self._log: deque[RequestRecord] = deque(maxlen=_LONGEST_LOG)
@@ -135,7 +140,7 @@ class Service:
         """Start serving; on return the service answers."""
         with ExitStack() as started:
             listener = started.enter_context(_listen(*self._address))
-            self._store = started.enter_context(Store(self._directory, result_lifetime=self._result_lifetime))
+            self._store = started.enter_context(Store(self._directory, self._clock, self._result_lifetime))
             for table_id in self._tables:
                 self._store.create_table(table_id)
             storage = started.enter_context(S3Storage(self._store, self._bucket)) if self._bucket else self._storage()
@@ -146,6 +151,9 @@ class Service:
             started.callback(self._store.stop_waiting)
             self._address = (self._address[0], listener.getsockname()[1])  # a restart keeps its port
             self._running = started.pop_all()
+
+    def _clock(self) -> float:
+        return time.time() + self._skew
 
     def _storage(self) -> Storage:
         settings = self._settings
@@ -252,6 +260,7 @@ class _Server(uvicorn.Server):
                 loop="asyncio",  # another loop that happens to be installed gains nothing
                 log_config=None,
                 access_log=False,
+                date_header=False,  # the recorder tells the service's own time, which may be another on purpose
                 lifespan="off",
                 timeout_graceful_shutdown=_SHUTDOWN,
             )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
+import httpx
 import pytest
 from wire_settings import AUTHS, drawn
 
@@ -87,12 +89,23 @@ def every_no(client: TableClient) -> None:
         client.append("t 1", b"id,name\nx,y\n", "csv", **SOON)
 
 
+def told(document: Any) -> list[str]:
+    """Give what a document refers to and does not hold, and operations that it tells twice."""
+    names = [each["operationId"] for methods in document["paths"].values() for each in methods.values()]
+    schemas = document["components"]["schemas"]
+    lacking = [
+        name for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)) if name not in schemas
+    ]
+    return lacking + [name for name in set(names) if names.count(name) > 1]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_client_does_everything_in_the_forms_of(seed: int) -> None:
     setting, auth = drawn(seed), AUTHS[seed % 4]
     with served(setting, auth=auth, upload_headers={"X-Signed": "yes"}) as service, client_of(service) as client:
         a_working_day(client)
         every_no(client)
+        assert told(httpx.get(f"{service.url}/openapi.json").json()) == []
         with client_of(service, "reader") as reader:
             assert reader.info("t 1").row_count == 0
             with pytest.raises(errors.Forbidden):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from caller import Caller
+from service_memory import measured
 
 from airflow_tds.local import Service
 from airflow_tds.local.signing import LinkRefused, Signer
@@ -119,3 +123,22 @@ def test_a_large_payload_and_its_result_come_back_unchanged(caller: Caller, tabl
     data = b"a,b\n" + b"".join(b"%d,%s\n" % (n, b"x" * 90) for n in range(60_000))
     assert caller.write("upload", table, data)["status"] == "COMPLETED"
     assert caller.ask(table_id=table, format="csv").content == data
+
+
+@pytest.mark.parametrize("skew", [7200.0, -7200.0])
+def test_a_clock_that_is_off_is_off_everywhere(skew: float) -> None:
+    with Service(tables=["t"], clock_skew=skew, upload_url_lifetime=600) as service:
+        caller = Caller(service.url, service.token)
+        begun = caller.initiate("append", "t")
+        told = parsedate_to_datetime(begun.headers["date"])
+        assert abs((told - datetime.now(UTC)).total_seconds() - skew) < 300
+        assert 595 < (datetime.fromisoformat(begun.json()["expires_at"]) - told).total_seconds() <= 601
+        assert caller.put(begun.json()["upload_url"], ROWS).status_code == 200
+        assert caller.settled(begun.json()["job_id"])["status"] == "COMPLETED"
+        caller.close()
+
+
+def test_a_transfer_takes_no_memory_for_its_size(tmp_path: Path) -> None:
+    """64 MiB each way; `tests/benchmarks/service_memory.py` does the same with 1 GiB."""
+    growth = {phase.name: phase.growth for phase in measured(tmp_path, 64 << 20)}
+    assert max(growth["PUT"], growth["GET"]) < 24, growth

@@ -1,4 +1,4 @@
-"""Live many seeded worlds, count the faults that happened, and name each seed in which a promise broke.
+"""Live many seeded worlds and all crash schedules; count the faults, and name each seed in which a promise broke.
 
     python3 tests/run.py simulate                          20,000 seeds in two processes
     python3 tests/run.py simulate -- --seeds 1000000       as many as you like
@@ -24,7 +24,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent.parent / "support"), str(Path(__file__).parent.parent.parent)]
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-tds-simulation-"))
 
-from simulation.faults import CELLS, PHASES, Cell  # noqa: E402  # found by the line above
+from simulation.faults import CELLS, PHASES, Cell, Life  # noqa: E402  # found by the line above
+from simulation.schedules import LIVES, schedules  # noqa: E402
 from simulation.world import Story, story  # noqa: E402
 
 COMMAND = "python3 tests/run.py simulate --"
@@ -53,11 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     ends: Counter[str] = Counter()
     broken: list[Story] = []
     with multiprocessing.get_context("fork").Pool(options.processes, quiet) as pool:
+        crashes = pool.map_async(crash, LIVES, chunksize=1)
         for some in pool.imap_unordered(live, slices):
             for told in some:
                 hits.update(told.hits)
                 ends[told.outcomes[-1] if told.outcomes and told.state == "failed" else told.state] += 1
                 broken += [told] if told.broken else []
+        crashed = crashes.get()
     print(table(hits))
     print(f"\n{options.seeds} seeds, {sum(hits.values())} faults happened, {time.monotonic() - began:.0f} s")
     print("ended: " + ", ".join(f"{end} {number}" for end, number in ends.most_common()))
@@ -67,8 +70,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"TOO RARE: {cell.fault} at {cell.phase}: {hits[cell]}")
     for told in broken:
         print(f"BROKEN: {told.broken[:400]}: {COMMAND} --seed {told.seed}")
-    print(f"{len(broken)} promises broken")
-    return 1 if broken or rare else 0
+    lived, wrong = (sum(one[part] for one in crashed) for part in (0, 1))
+    print(f"{lived} crash schedules over {len(LIVES)} kinds of lives, {wrong} promises broken")
+    print(f"{options.seeds} seeds, {len(broken)} promises broken")
+    return 1 if broken or rare or wrong else 0
 
 
 def quiet() -> None:
@@ -79,6 +84,12 @@ def quiet() -> None:
 def live(seeds: range) -> list[Story]:
     """Live some seeds."""
     return [story(seed) for seed in seeds]
+
+
+def crash(life: Life) -> tuple[int, int]:
+    """Live a life by all its crash schedules; give their number, and that of those in which a promise broke."""
+    lived = list(schedules(life))
+    return len(lived), sum(bool(one.broken) for one in lived)
 
 
 def show(seed: int) -> int:

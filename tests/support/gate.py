@@ -7,12 +7,14 @@ a network may deliver it late. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
 import select
 import socket
 import threading
+import time
 from collections import Counter, defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -76,10 +78,13 @@ class Gate:
 
     Args:
         service: the service's URL.
+        longest_upload: seconds after which it ends an upload, as an object store ends one that stalls: with a store
+            that does not, a paused worker's data may land after the lease (assumption A3).
     """
 
-    def __init__(self, service: str) -> None:
-        self._host = urlsplit(service).netloc
+    def __init__(self, service: str, longest_upload: float) -> None:
+        self.longest_upload = longest_upload
+        self.host = urlsplit(service).netloc
         self._lock = threading.Lock()
         self._tables: dict[str, str] = {}
         self._holds: dict[tuple[str, str], Hold] = {}
@@ -184,29 +189,33 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, operation: str, table: str) -> tuple[int, list[tuple[str, str]], bytes]:
         length = int(self.headers.get("Content-Length") or 0)
-        out = http.client.HTTPConnection(self.server.gate._host, timeout=LONGEST_HOLD)
-        out.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            if name.lower() not in HOP:
-                out.putheader(name, value)
-        if length or self.command != "GET":
-            out.putheader("Content-Length", str(length))
-        out.endheaders()
-        half = length // 2 if operation == "put" else 0
-        for part in (half, length - half):
-            if part == length - half and half:
-                self.server.gate.at(table, "put within", self.connection)
-            self._pour(out, part)
-        reply = out.getresponse()
-        content = reply.read()
-        out.close()
-        return reply.status, [(n, v) for n, v in reply.getheaders() if n.lower() not in HOP], content
+        with contextlib.closing(http.client.HTTPConnection(self.server.gate.host, timeout=LONGEST_HOLD)) as out:
+            out.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in HOP:
+                    out.putheader(name, value)
+            if length or self.command != "GET":
+                out.putheader("Content-Length", str(length))
+            out.endheaders()
+            if operation == "put":
+                self._pour(out, length // 2)
+                self._hold_within(table)
+                length -= length // 2
+            self._pour(out, length)
+            reply = out.getresponse()
+            kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in HOP]
+            return reply.status, kept, reply.read()
+
+    def _hold_within(self, table: str) -> None:
+        begun = time.monotonic()
+        self.server.gate.at(table, "put within", self.connection)
+        if time.monotonic() - begun > self.server.gate.longest_upload:
+            raise ConnectionError("the upload has taken too long")
 
     def _pour(self, out: http.client.HTTPConnection, size: int) -> None:
         while size:
             piece = self.rfile.read(min(size, 65536))
             if not piece:
-                out.close()
                 raise ConnectionError("the sender is gone")
             out.send(piece)
             size -= len(piece)

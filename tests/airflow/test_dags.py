@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,11 +21,15 @@ from typing import Any
 import flight_data
 import pytest
 
+from airflow_tds import operators, sensors
 from airflow_tds.local import Service
 
 ROOT = Path(__file__).parents[2]
+OPERATORS_PAGE = (ROOT / "docs" / "operators.md").read_text()
 FEATURES = Path(__file__).parent / "dags" / "features.py"
 EXAMPLES = ("daily_load", "mapped_loads", "conditional_read", "object_storage")
+#: Where names that moved between versions of Airflow are to be had on each.
+SDK = "airflow.providers.common.compat.sdk"
 CANARY = "canary-value-of-a-row"
 
 
@@ -53,7 +58,7 @@ class Runs:
 
 
 #: Which run of the plan is which.
-FIRST_LOAD, SECOND_LOAD, MAPPED, FIRST_READ, SECOND_READ, OBJECTS, FEATURES_RUN = range(7)
+FIRST_LOAD, SECOND_LOAD, MAPPED, FIRST_READ, SECOND_READ, OBJECTS, FEATURES_RUN, PAGE = range(8)
 
 
 def flights(scratch: Path) -> Path:
@@ -74,6 +79,11 @@ def flights(scratch: Path) -> Path:
     with suppress(OSError):  # another run was first, with the same data
         partial.rename(kept)
     return kept
+
+
+def page() -> str:
+    """Give the examples of the operators' page, which are one DAG."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", OPERATORS_PAGE, re.MULTILINE | re.DOTALL))
 
 
 def split_by_quarter(source: Path, target: Path) -> None:
@@ -98,8 +108,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("dags")
     data = flights(folder)
     (folder / "dags").mkdir()
-    for path in (*(ROOT / "example_dags" / f"{name}.py" for name in EXAMPLES), FEATURES):
-        shutil.copy(path, folder / "dags")
+    texts = {name: (ROOT / "example_dags" / f"{name}.py").read_text() for name in EXAMPLES}
+    texts |= {"features": FEATURES.read_text(), "page": "from __future__ import annotations\n" + page()}
+    for name, text in texts.items():
+        shown = text.replace("from airflow.sdk", f"from {SDK}").replace('"poll_interval": 2', '"poll_interval": 0.2')
+        (folder / "dags" / f"{name}.py").write_text(shown)
     split_by_quarter(data / "weather.csv", folder / "quarters")
     load = {"data": str(data), "destination": str(folder / "airlines.csv")}
     airlines = (data / "airlines.csv").read_text()
@@ -111,10 +124,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         ("conditional_read", {}, {}),
         ("object_storage", {"store": "memory://flights"}, {"/flights/in/airlines.csv": airlines}),
         ("features", {"folder": str(folder)}, {}),
+        ("page", {"folder": str(folder)}, {}),
     ]
+    (folder / "dags" / "page.py").write_text(
+        "from __future__ import annotations\n" + page().replace("airflow.sdk", SDK)
+    )
+    (folder / "orders.csv").write_text("id,customer,amount\n1,a,10.5\n2,b,7.0\n")
     asked = [{"file": f"{folder}/dags/{name}.py", "conf": conf, "objects": had} for name, conf, had in plan]
     (folder / "plan.json").write_text(json.dumps(asked))
-    with Service(tables=["airlines", "weather", "features"]) as service:
+    with Service(tables=["airlines", "weather", "features", "orders"]) as service:
         log = run(folder, service)
     return Runs(json.loads((folder / "result.json").read_text()), folder, log)
 
@@ -246,3 +264,24 @@ class TestFeatures:
         task = runs.task(FEATURES_RUN, "last")
 
         assert (task["state"], task["result"]["row_count"]) == ("success", 1)
+
+
+class TestOperatorsPage:
+    """docs/operators.md, as it stands there."""
+
+    def test_every_task_of_the_page_succeeds(self, runs: Runs) -> None:
+        assert {one["task_id"]: one["state"] for one in runs.told[PAGE]["tasks"] if one["state"] != "success"} == {}
+
+    def test_the_page_shows_every_operator_and_sensor(self) -> None:
+        names = {name for name in (*operators.__all__, *sensors.__all__) if name.startswith("Tds")}
+
+        assert {name for name in names if f"### {name}\n" not in OPERATORS_PAGE or f" = {name}(" not in page()} == set()
+
+    def test_it_does_what_it_says(self, runs: Runs) -> None:
+        rows = {name: runs.task(PAGE, name)["result"]["row_count"] for name in ("upload", "append", "upsert", "load")}
+
+        assert rows == {"upload": 2, "append": 3, "upsert": 4, "load": 2}
+        assert len(runs.task(PAGE, "few")["result"]) == 2
+        assert runs.task(PAGE, "count")["result"] == 3
+        assert runs.task(PAGE, "truncate")["result"]["row_count"] == 0
+        assert (runs.folder / "orders_again.csv").read_text().startswith("id,customer,amount\n")

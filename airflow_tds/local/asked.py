@@ -14,7 +14,7 @@ from airflow_tds.local.filters import SIMPLE
 from airflow_tds.local.inputs import DEFAULT_LIMIT, LARGEST_LIMIT, LARGEST_OFFSET, Reader, places_of, pointer_keys
 from airflow_tds.local.routing import Served
 
-__all__ = ["asked"]
+__all__ = ["asked", "schema_of"]
 
 _WRITES = ("upload", "append", "overwrite", "upsert")
 _NULL = {"type": "null"}
@@ -61,7 +61,7 @@ def _parameters(served: Served, wire: Wire) -> dict[tuple[str, str], dict[str, A
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for name, at in (places_of(served.route) if served.route else {}).items():
         if at.where != "body":
-            schema = _schema(served, name, wire)
+            schema = schema_of(served, name, wire)
             needed = name in _needed(served, wire)
             found[at.where, at.name] = {"name": at.name, "in": at.where, "required": needed, "schema": schema}
             if not needed:
@@ -81,7 +81,7 @@ def _body(served: Served, wire: Wire) -> dict[str, Any]:
                 if name in _needed(served, wire) and key not in inner["required"]:
                     inner["required"].append(key)
                 inner = inner["properties"].setdefault(key, _empty())
-            inner["properties"][last] = _schema(served, name, wire)
+            inner["properties"][last] = schema_of(served, name, wire)
             if name in _needed(served, wire):
                 inner["required"].append(last)
     return made
@@ -124,8 +124,8 @@ def _needed(served: Served, wire: Wire) -> Iterable[str]:
     return names
 
 
-def _schema(served: Served, name: str, wire: Wire) -> dict[str, Any]:
-    """Give the values that an input takes."""
+def schema_of(served: Served, name: str, wire: Wire) -> dict[str, Any]:
+    """Give the values that an input of a route takes, as JSON Schema."""
     reader = Reader(wire)
     if name == "update_mode":
         return {"enum": [served.mode, None]}

@@ -19,7 +19,7 @@ from airflow_tds.client.models import CrossQueryRequest, DataJobResponse, Datase
 from airflow_tds.client.wire import Wire
 from airflow_tds.local.admin import TableBody
 from airflow_tds.local.answers import Answers
-from airflow_tds.local.asked import asked
+from airflow_tds.local.asked import asked, schema_of
 from airflow_tds.local.callers import TOKEN_PATH, Scheme
 from airflow_tds.local.faults import Fault
 from airflow_tds.local.routing import Served
@@ -235,8 +235,8 @@ def _operation(together: Sequence[Served], wire: Wire) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": first.name,
         "summary": "; ".join(_BY_NAME[each.name].summary for each in together),
-        "parameters": [*_ids(first), *parameters, *_signed(described)],
-        "responses": _responses(first.name, described, wire),
+        "parameters": [*_ids(first, wire), *parameters, *_signed(described)],
+        "responses": _responses(first, described, wire),
     }
     if described.body is not None:
         body = {"required": True, "content": _json(described.body)}
@@ -262,15 +262,19 @@ def _described(served: Served, wire: Wire) -> _Described:
     return found
 
 
-def _ids(served: Served) -> Iterable[dict[str, Any]]:
-    names = re.findall(r"{(\w+)}", served.line.path)
-    for name in dict.fromkeys(names):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+def _ids(served: Served, wire: Wire) -> Iterable[dict[str, Any]]:
+    for name in dict.fromkeys(re.findall(r"{(\w+)}", served.line.path)):
+        schema = schema_of(served, name, wire) if _is_input(served, name) else {"type": "string", "minLength": 1}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
     for name, template in served.line.query.items():
         schema = {"type": "string"} if "{" in template else {"const": template}
         yield {"name": name, "in": "query", "required": True, "schema": schema}
     for name, value in served.line.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
+
+
+def _is_input(served: Served, name: str) -> bool:
+    return served.route is not None and name in served.route.places
 
 
 def _signed(described: _Described) -> Iterable[dict[str, Any]]:
@@ -279,7 +283,8 @@ def _signed(described: _Described) -> Iterable[dict[str, Any]]:
             yield {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
 
 
-def _responses(name: str, described: _Described, wire: Wire) -> dict[str, Any]:
+def _responses(served: Served, described: _Described, wire: Wire) -> dict[str, Any]:
+    name = served.name
     refusals = () if described.signed or described.open else (errors.Unauthorized, errors.Forbidden)
     own = name.startswith(("create_", "list_", "show_", "add_", "clear_"))
     forms = Wire() if own else wire  # the service's own routes keep their form
@@ -294,6 +299,8 @@ def _responses(name: str, described: _Described, wire: Wire) -> dict[str, Any]:
         answers[str(wire.ready[0])]["headers"] = {"Location": location}
         if wire.pending and wire.pending[0] not in (204, 205):
             answers[str(wire.pending[0])]["content"] = _shape(DataJobResponse, wire)
+    if any(_is_input(served, name) for name in re.findall(r"{(\w+)}", served.line.path)):
+        answers.setdefault("404", {"description": "There is no such path"})
     if not described.open:
         answers["503"] = {"description": "Nothing can be written at the moment"}
     return answers

@@ -15,6 +15,8 @@ __all__ = ["Finding", "Report", "Verdict"]
 #: `failed` makes the exit code 1; a `warning` works and should be changed; a `note` is worth knowing.
 Verdict = Literal["ok", "note", "warning", "failed", "skipped"]
 _SHOWN: Mapping[Verdict, str] = {"ok": "ok  ", "note": "note", "warning": "WARN", "failed": "FAIL", "skipped": "skip"}
+#: A shorter text stands in many words that are no secret.
+SHORTEST = 4
 #: Wide enough for the longest name of a check.
 _NAME = 20
 
@@ -81,5 +83,6 @@ class Report:
 
     def _hidden(self, text: str) -> str:
         for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
+            if len(secret) >= SHORTEST:
+                text = text.replace(secret, "***")
         return text

@@ -72,11 +72,8 @@ def lesson(idle: Collection[str], jobs: Mapping[str, Sequence[Seen]]) -> Lesson:
 
 
 def _noticed(idle: str, seen: Sequence[Seen]) -> float:
-    """Say when a job was first seen to have noticed its data."""
+    """Say when a job was first seen to have noticed its data: after the last reading that says that it has none."""
     still = [one.after for one in seen if one.status == idle]
-    later = [one.after for one in seen if one.status != idle]
-    return (
-        min((after for after in later if not still or after > max(still)), default=max(still, default=0.0))
-        if still
-        else 0.0
-    )
+    if not still:
+        return 0.0
+    return min((one.after for one in seen if one.after > max(still)), default=max(still))

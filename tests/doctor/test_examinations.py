@@ -17,6 +17,7 @@ from stand_in import Answer, stand_in
 
 from airflow_tds.client.wire import Wire
 from airflow_tds.doctor.command import main
+from airflow_tds.doctor.reports import Report
 from airflow_tds.local import Service
 from airflow_tds.trial import NO_TABLE
 
@@ -348,3 +349,10 @@ def test_the_report_for_people_tells_proven_from_proposed(capsys: pytest.Capture
     assert "Proven; put it into the connection's extra:" in proven
     assert "not proven" not in proven
     assert TOKEN not in looked_at + proven
+
+
+def test_a_secret_of_a_few_letters_does_not_spoil_the_report() -> None:
+    report = Report(["a", "canary"])
+    report.add("a", "ok", "a canary and a half")
+
+    assert report.as_text().endswith("a *** and a half")

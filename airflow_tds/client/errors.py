@@ -261,11 +261,43 @@ class AmbiguousWriteError(TableServiceError):
         message: All that is known, and the ways on.
         may_still_apply: True when the earlier write may yet be applied; until that is settled,
             deleting the record can double rows.
+        table_id: The table.
+        job_id: The earlier write's job; empty when none is known.
+        phase: How far the earlier write had come, as its record says.
+        status: The job's status as it was last read; empty when it was not.
+        snapshot_before: The table's snapshot before the write; empty when unknown.
+        rows_before: Its row count before the write; None when unknown.
+        snapshot_now: Its snapshot now; empty when unknown.
+        rows_now: Its row count now; None when unknown.
+        accepted_until: POSIX seconds until which data was accepted; 0 when nothing tells.
     """
 
-    def __init__(self, message: str, *, may_still_apply: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        may_still_apply: bool = True,
+        table_id: str = "",
+        job_id: str = "",
+        phase: str = "",
+        status: str = "",
+        snapshot_before: str = "",
+        rows_before: int | None = None,
+        snapshot_now: str = "",
+        rows_now: int | None = None,
+        accepted_until: float = 0.0,
+    ) -> None:
         super().__init__(message)
         self.may_still_apply = may_still_apply
+        self.table_id = table_id
+        self.job_id = job_id
+        self.phase = phase
+        self.status = status
+        self.snapshot_before = snapshot_before
+        self.rows_before = rows_before
+        self.snapshot_now = snapshot_now
+        self.rows_now = rows_now
+        self.accepted_until = accepted_until
 
 
 def _tree(root: type[TableServiceError]) -> dict[str, type[TableServiceError]]:

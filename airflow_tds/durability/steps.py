@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
+from airflow_tds.client.models import DatasetInfoResponse
 from airflow_tds.client.waiting import Watch
 from airflow_tds.durability.decisions import Adopt, Ambiguous, Attach, Choices, Start, begin, unanswered
 from airflow_tds.durability.records import Generation, Phase, Record, utc
@@ -191,30 +192,42 @@ class Once(ABC):
         """Say what is known and the ways on; a doubt about a finished write is stored first."""
         if found.doubt:
             record = self._save(record, "doubt")
+        info, now = DatasetInfoResponse(), ""
+        try:
+            info = self._client.info(record.table_id)
+        except errors.TableServiceError as error:
+            now = f"unknown ({error})"
+        return errors.AmbiguousWriteError(
+            self._text(found, record, status, now or f"{info.snapshot_id or 'none'} ({info.row_count} rows)"),
+            may_still_apply=found.may_still_apply,
+            table_id=record.table_id,
+            job_id=record.job_id,
+            phase=record.phase,
+            status=status,
+            snapshot_before=record.snapshot,
+            rows_before=record.rows,
+            snapshot_now=info.snapshot_id or "",
+            rows_now=info.row_count,
+            accepted_until=record.lease,
+        )
+
+    def _text(self, found: Ambiguous, record: Record, status: str, now: str) -> str:
+        """Write what a person needs who was not there."""
         may = (
             "may still be applied: until that is settled, clearing without the record can write it twice"
             if found.may_still_apply
             else "can not be applied any more"
         )
-        text = (
+        return (
             f"It cannot be known whether {record.op} on table {record.table_id} was applied: {found.why}."
             f" Nothing more was written. Job: {record.job_id or 'none'}; phase: {record.phase};"
             f" last status: {status or 'none'}; snapshot before: {record.snapshot or 'none'} ({record.rows} rows),"
-            f" now: {self._snapshot(record.table_id)};"
+            f" now: {now};"
             f" data accepted until: {utc(record.lease) if record.lease else 'unknown'}."
             f" The earlier write {may}. The record is in {self._store.name}. Look at the table: if it was applied,"
             " delete the record and mark the task as success; if it was not, and can not be any more, delete the record"
             " and clear the task."
         )
-        return errors.AmbiguousWriteError(text, may_still_apply=found.may_still_apply)
-
-    def _snapshot(self, table_id: str) -> str:
-        """Read the table's snapshot and row count for a text; that this fails is told in the text."""
-        try:
-            info = self._client.info(table_id)
-        except errors.TableServiceError as error:
-            return f"unknown ({error})"
-        return f"{info.snapshot_id or 'none'} ({info.row_count} rows)"
 
 
 def known(record: Record | None) -> Record:

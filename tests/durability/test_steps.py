@@ -237,6 +237,21 @@ def test_an_ambiguous_write_says_all_that_is_known_and_the_two_ways_on(world: An
         assert part in text
 
 
+def test_an_ambiguous_write_carries_what_its_text_says(world: Any) -> None:
+    before = world.reader.info(world.table_id)
+    error = fail_beside_another_writer(world)
+    now, record = world.reader.info(world.table_id), world.disk.record
+    assert (error.table_id, error.job_id, error.phase, error.status) == (
+        world.table_id,
+        record.job_id,
+        "sent",
+        "FAILED",
+    )
+    assert (error.snapshot_before, error.rows_before) == (before.snapshot_id, 1)
+    assert (error.snapshot_now, error.rows_now) == (now.snapshot_id, 2)
+    assert error.accepted_until == record.lease
+
+
 def test_a_failed_job_is_clean_where_the_connection_says_that_failures_are_atomic(world: Any) -> None:
     world.policy = Policy(failed_jobs_are_atomic=True, lease_margin=5)
     world.service.hold()

@@ -13,12 +13,14 @@ import argparse
 import logging
 import multiprocessing
 import os
+import resource
 import sys
 import tempfile
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "support"), str(Path(__file__).parent.parent.parent)]
@@ -32,13 +34,61 @@ COMMAND = "python3 tests/run.py simulate --"
 #: Seeds that a process takes at once.
 SLICE = 250
 #: Every fault at every phase happens at least so often in 20,000 seeds.
-LEAST = 20
+LEAST, ENOUGH = 20, 20_000
+
+
+@dataclass
+class Sum:
+    """What came of all lives.
+
+    Attributes:
+        seeds: how many seeds.
+        hits: how often each fault happened.
+        ends: how often tasks ended so.
+        broken: the stories in which a promise broke.
+        crashed: crash schedules, and those in which a promise broke.
+    """
+
+    seeds: int = 0
+    hits: Counter[Cell] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    broken: list[Story] = field(default_factory=list)
+    crashed: tuple[int, int] = (0, 0)
+
+    def add(self, told: Story) -> None:
+        """Count a story."""
+        self.seeds += 1
+        self.hits.update(told.hits)
+        self.ends[told.outcomes[-1] if told.outcomes and told.state == "failed" else told.state] += 1
+        self.broken += [told] if told.broken else []
+
+    @property
+    def rare(self) -> list[Cell]:
+        """The faults that happened too seldom for so many seeds."""
+        return [cell for cell in CELLS if self.hits[cell] < LEAST] if self.seeds >= ENOUGH else []
+
+    @property
+    def good(self) -> bool:
+        """Whether all promises held, and everything was tried."""
+        return not (self.broken or self.rare or self.crashed[1])
+
+    def lines(self, cost: str) -> Iterator[str]:
+        """Tell it."""
+        yield table(self.hits)
+        yield f"\n{self.seeds} seeds, {self.hits.total()} faults happened, {cost}"
+        yield "ended: " + ", ".join(f"{end} {number}" for end, number in self.ends.most_common())
+        yield f"{len(CELLS)} faults at phases, the rarest happened {min(self.hits[cell] for cell in CELLS)} times"
+        yield from (f"TOO RARE: {cell.fault} at {cell.phase}: {self.hits[cell]}" for cell in self.rare)
+        yield from (f"BROKEN: {told.broken[:400]}: {COMMAND} --seed {told.seed}" for told in self.broken)
+        lived, wrong = self.crashed
+        yield f"{lived} crash schedules over {len(LIVES)} kinds of lives, {wrong} promises broken"
+        yield f"{self.seeds} seeds, {len(self.broken)} promises broken"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; the exit code is 1 if a promise broke or a fault was too rare."""
-    parser = argparse.ArgumentParser(prog="python3 tests/run.py simulate --", description="Live many seeded worlds.")
-    parser.add_argument("--seeds", type=int, default=20_000)
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Live many seeded worlds.")
+    parser.add_argument("--seeds", type=int, default=ENOUGH)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="only this one, line by line")
@@ -46,34 +96,27 @@ def main(arguments: Sequence[str]) -> int:
     if options.seed is not None:
         return show(options.seed)
     began = time.monotonic()
-    slices = [
-        range(n, min(n + SLICE, options.first + options.seeds))
-        for n in range(options.first, options.first + options.seeds, SLICE)
-    ]
-    hits: Counter[Cell] = Counter()
-    ends: Counter[str] = Counter()
-    broken: list[Story] = []
-    with multiprocessing.get_context("fork").Pool(options.processes, quiet) as pool:
+    found = live_all(range(options.first, options.first + options.seeds), options.processes)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cost = f"{time.monotonic() - began:.0f} s ({spent.ru_utime + spent.ru_stime:.0f} s of CPU)"
+    print("\n".join(found.lines(cost)))
+    return 0 if found.good else 1
+
+
+def live_all(seeds: range, processes: int) -> Sum:
+    """Live seeds and crash schedules in several processes."""
+    found = Sum()
+    slices = [seeds[at : at + SLICE] for at in range(0, len(seeds), SLICE)]
+    with multiprocessing.get_context("fork").Pool(processes, quiet) as pool:
         crashes = pool.map_async(crash, LIVES, chunksize=1)
         for some in pool.imap_unordered(live, slices):
             for told in some:
-                hits.update(told.hits)
-                ends[told.outcomes[-1] if told.outcomes and told.state == "failed" else told.state] += 1
-                broken += [told] if told.broken else []
-        crashed = crashes.get()
-    print(table(hits))
-    print(f"\n{options.seeds} seeds, {sum(hits.values())} faults happened, {time.monotonic() - began:.0f} s")
-    print("ended: " + ", ".join(f"{end} {number}" for end, number in ends.most_common()))
-    rare = [cell for cell in CELLS if hits[cell] < LEAST] if options.seeds >= 20_000 else []
-    print(f"{len(CELLS)} faults at phases, the rarest happened {min(hits[cell] for cell in CELLS)} times")
-    for cell in rare:
-        print(f"TOO RARE: {cell.fault} at {cell.phase}: {hits[cell]}")
-    for told in broken:
-        print(f"BROKEN: {told.broken[:400]}: {COMMAND} --seed {told.seed}")
-    lived, wrong = (sum(one[part] for one in crashed) for part in (0, 1))
-    print(f"{lived} crash schedules over {len(LIVES)} kinds of lives, {wrong} promises broken")
-    print(f"{options.seeds} seeds, {len(broken)} promises broken")
-    return 1 if broken or rare or wrong else 0
+                found.add(told)
+        lived, wrong = zip(*crashes.get(), strict=True)
+        pool.close()
+        pool.join()
+    found.crashed = (sum(lived), sum(wrong))
+    return found
 
 
 def quiet() -> None:

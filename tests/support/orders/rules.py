@@ -385,6 +385,7 @@ def _services() -> tuple[Case, ...]:
             ("no status tells that no data has arrived, and resubmit", again, UNTOLD),
             ("ended jobs are forgotten", plain, Service(forgets="ended")),
             ("any job may be forgotten", plain, Service(forgets="any")),
+            ("data is noticed late, within the margin of the lease", plain, Service(prompt=False)),
             ("A2 not kept, and the snapshot judges", suspect, Service(a2=False)),
             ("A5 not kept, and failed jobs changed nothing", plain, Service(a5=False)),
             ("A7 not kept", plain, Service(a7=False)),

@@ -33,6 +33,7 @@ class Service:
     a8: bool = True  # every clear raises the DAG run's clear number
     tells: bool = True  # a status exists that means that no data has arrived
     forgets: Literal["", "ended", "any"] = ""  # which jobs may be unknown later on
+    prompt: bool = True  # data is noticed at once; else before the lease is over, as its margin allows
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ class World:
         """Let a PUT's data reach its job; a job that has data already ignores it (A4)."""
         job = s.jobs[number]
         if job.st == "A" or (job.st == "F" and not self.service.a7):
-            return change(s, number, job._replace(st="Q" if self.service.a6 else "L"))
+            noticed = self.service.a6 and self.service.prompt
+            return change(s, number, job._replace(st="Q" if noticed else "L"))
         if job.st == "C" and not self.service.a4:
             return self.apply(s, job.intent)
         return s
@@ -215,7 +217,7 @@ class World:
     def _aging(self, s: State, number: int, job: Job) -> Iterator[Move]:
         if job.url == "V":
             yield "the upload URL expires", change(s, number, job._replace(url="X"))
-        elif job.url == "X" and (not job.fly or not self.service.a3):
+        elif job.url == "X" and (not job.fly or not self.service.a3) and not (job.st == "L" and self.service.a6):
             yield "the lease ends", change(s, number, job._replace(url="D"))
 
     def _working(self, s: State, number: int, job: Job) -> Iterator[Move]:

@@ -14,6 +14,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     database, records   the database file; what it remembers of tables and jobs
     store, ends         tables, durable jobs and files, and the copies in memory that answer; who waits for a job
     filters, pages      predicates as SQL; one page of a table as JSON
+    intake              how a write becomes a job
     writes, query       a job's SQL: one write to one table; one cross query to one result file
     jobs, worker        what a job does, to its commit; the threads that run jobs, each at most once
     housekeeping        what is removed, and when

@@ -26,6 +26,7 @@ from airflow_tds.local.answers import Answers, said
 from airflow_tds.local.faults import HAPPENED, Fault, Faults
 from airflow_tds.local.filters import matching
 from airflow_tds.local.inputs import AskedWrite, Reader, Sent, document_of, inputs_of
+from airflow_tds.local.intake import Intake
 from airflow_tds.local.pages import Pages
 from airflow_tds.local.query import DEFAULT_FORMAT, compile_query
 from airflow_tds.local.records import Job, Kind, Table
@@ -76,6 +77,7 @@ class Operations:
         self._storage = storage
         self._settings = settings
         self._faults = faults
+        self._intake = Intake(store)
         self._pages = Pages(store)
         self._reader = Reader(settings.wire)
         self._answers = Answers(settings.wire)
@@ -130,15 +132,11 @@ class Operations:
         if direct:
             return await self._take(kind, table_id, known, request)
         if route.strategy == "put_commit":
-            staged = self._store.staged_format(asked.object)
-            if staged not in (None, asked.format):
-                raise errors.ValidationFailed(f"format: the data is {staged}, not {asked.format}")
             spec = self._spec(request, kind, known)
-            job = await self._in_thread(self._store.commit, kind, table_id, spec, asked.object)
+            job = await self._in_thread(self._intake.commit, kind, table_id, spec, asked.object)
             return said(self._answers.started(job.job_id), 202)
-        self._store.check_write(kind, table_id)
         spec, lifetime = self._spec(request, kind, known), self._settings.upload_url_lifetime
-        job = await self._in_thread(self._store.initiate, kind, table_id, spec, lifetime)
+        job = await self._in_thread(self._intake.initiate, kind, table_id, spec, lifetime)
         return said(self._answers.initiated(job.job_id, self._upload(request, job)))
 
     async def presign(self, request: Request) -> Response:
@@ -149,18 +147,18 @@ class Operations:
             request.state.rights.require_write(table_id)
         data_format = self._reader.presigned_format(request.scope[SERVED].route, inputs)
         spec = self._spec(request, "presign", {"format": data_format})
-        job = await self._in_thread(self._store.stage, table_id, spec, self._settings.upload_url_lifetime)
+        job = await self._in_thread(self._intake.stage, table_id, spec, self._settings.upload_url_lifetime)
         return said(self._answers.presigned(job.job_id, self._upload(request, job)))
 
     async def _take(self, kind: Kind, table_id: str, known: Mapping[str, Any], request: Request) -> Response:
         """Take a write whose payload is the request's own body."""
-        self._store.check_write(kind, table_id)
         if not self._settings.chunked and "content-length" not in request.headers:
             raise errors.LengthRequired("the length of the payload must be announced")
         spec = self._spec(request, kind, known)
+        await self._in_thread(self._intake.made, kind, table_id, spec)  # refused now, not after the data is sent
         try:
             async with spooled(request, self._store.directory.payloads) as payload:
-                job = await self._in_thread(self._store.accept, kind, table_id, spec, tuple(payload))
+                job = await self._in_thread(self._intake.accept, kind, table_id, spec, tuple(payload))
         except ClientDisconnect:
             raise errors.ValidationFailed("the body is shorter than announced") from None
         return said(self._answers.started(job.job_id), 202)

@@ -236,37 +236,40 @@ class Store:
         """Tell whether a worker has taken the job."""
         return job_id in self._running
 
-    def initiate(self, kind: Kind, table_id: str, spec: Mapping[str, Any], lifetime: float) -> Job:
-        """Create a write's job that waits for its payload.
-
-        Args:
-            kind: Which write.
-            table_id: The table.
-            spec: Format and keys.
-            lifetime: Seconds for which the payload may be sent.
+    def same(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job | None:
+        """Give the job that the same request made before, known by its idempotency key; None for none.
 
         Raises:
-            TableNotFound: The table does not exist.
-            Conflict: An upload to a table that has, or has ever had, data, §3.1.
+            Conflict: The key was used for another request.
         """
+        made = self._jobs.get(self._keys.get(spec.get("key", ""), ""))
+        if made is None:
+            return None
+        if (made.kind, made.table_id, made.asked) != (kind, table_id, replace(made, spec=spec).asked):
+            raise Conflict("the idempotency key was used for another request")
+        return made
+
+    def create(self, job: Job) -> Job:
+        """Create a job; its place in the queue is given here."""
         with self.changed:
-            same = self._same(kind, table_id, spec)
-            if same is not None:
-                return same
-            self.check_write(kind, table_id)
-            now, inert = self.clock(), spec.get("fault") != "applies_without_data"
-            job = Job(0, uuid4().hex, kind, table_id, spec, "awaiting", 0, now, expires_at=now + lifetime)
-            return self._create(job if inert else replace(job, status="queued", queued_at=now))
+            job = replace(job, seq=self._next_seq())
+            with self.database.transaction() as cursor:
+                _insert(cursor, "meta.jobs", job_row(job))
+            self._publish(job)
+            return job
 
-    def check_write(self, kind: Kind, table_id: str) -> None:
-        """Refuse a write that cannot be.
-
-        Raises:
-            TableNotFound: The table does not exist.
-            Conflict: An upload to a table that has, or has ever had, data, §3.1.
-        """
-        if self.table(table_id).ingested and kind == "upload":
-            raise Conflict(f"table {table_id!r} has, or has had, data: upload is the initial load only")
+    def use(self, staged: Job, job: Job) -> Job:
+        """Create the job that takes the data of an object, in one transaction with the object's end."""
+        job = replace(job, seq=self._next_seq())
+        os.link(self.directory.payloads / staged.job_id, self.directory.payloads / job.job_id)
+        sync_directory(self.directory.payloads)
+        used = replace(staged, status="completed", finished_at=self.clock())
+        with self.database.transaction() as cursor:
+            _insert(cursor, "meta.jobs", job_row(job))
+            _update(cursor, "meta.jobs", "job_id", job_row(used))
+        self._publish(job)
+        self._publish(used)
+        return job
 
     def enqueue(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job:
         """Create a job that needs no payload.
@@ -275,95 +278,12 @@ class Store:
             TableNotFound: The table does not exist.
         """
         with self.changed:
-            same = self._same(kind, table_id, spec)
+            same = self.same(kind, table_id, spec)
             if same is not None:
                 return same
             self.table(table_id)
             now = self.clock()
-            return self._create(Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now))
-
-    def accept(self, kind: Kind, table_id: str, spec: Mapping[str, Any], data: tuple[Path, str, int]) -> Job:
-        """Create a write's job together with its payload: a file on disk already, its digest and its length.
-
-        Raises:
-            TableNotFound: The table does not exist.
-            Conflict: As for `initiate`, or the idempotency key came with other data.
-        """
-        with self.changed:
-            part, sha256, size = data
-            same = self._same(kind, table_id, spec)
-            if same is not None:
-                if same.payload_sha256 != sha256:
-                    raise Conflict("the idempotency key was used with other data")
-                return same
-            self.check_write(kind, table_id)
-            now = self.clock()
-            job = Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now)
-            self.directory.settle(part, self.directory.payloads / job.job_id)
-            return self._create(replace(job, payload_sha256=sha256, payload_bytes=size))
-
-    def stage(self, table_id: str, spec: Mapping[str, Any], lifetime: float) -> Job:
-        """Create an object that waits for its data, of a write that is committed afterwards.
-
-        Args:
-            table_id: The table; empty where that is said later.
-            spec: What is known of the data.
-            lifetime: Seconds for which it may be sent.
-
-        Raises:
-            TableNotFound: The table does not exist.
-        """
-        with self.changed:
-            same = self._same("object", table_id, spec)
-            if same is not None:
-                return same
-            if table_id:
-                self.table(table_id)
-            now = self.clock()
-            return self._create(
-                Job(0, uuid4().hex, "object", table_id, spec, "awaiting", 0, now, expires_at=now + lifetime)
-            )
-
-    def commit(self, kind: Kind, table_id: str, spec: Mapping[str, Any], name: str) -> Job:
-        """Create the job of a write whose data is there already; an object is committed once.
-
-        Raises:
-            TableNotFound: The table does not exist.
-            ValidationFailed: There is no such object, or it is another table's.
-            Conflict: As for `initiate`, or the object has no data, or was committed before.
-        """
-        with self.changed:
-            same = self._same(kind, table_id, spec)
-            if same is not None:
-                return same
-            self.check_write(kind, table_id)
-            staged = self._staged(name, table_id)
-            now = self.clock()
-            job = Job(self._next_seq(), uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now)
-            job = replace(job, payload_sha256=staged.payload_sha256, payload_bytes=staged.payload_bytes)
-            os.link(self.directory.payloads / name, self.directory.payloads / job.job_id)
-            sync_directory(self.directory.payloads)
-            used = replace(staged, status="completed", finished_at=now)
-            with self.database.transaction() as cursor:
-                _insert(cursor, "meta.jobs", job_row(job))
-                _update(cursor, "meta.jobs", "job_id", job_row(used))
-            self._publish(job)
-            self._publish(used)
-            return job
-
-    def staged_format(self, name: str) -> str | None:
-        """Give the format that was told of an object; None where it was not told."""
-        staged = self._jobs.get(name)
-        return staged.spec.get("format") if staged else None
-
-    def _staged(self, name: str, table_id: str) -> Job:
-        staged = self._jobs.get(name)
-        if staged is None or staged.kind != "object" or staged.table_id not in ("", table_id):
-            raise ValidationFailed(f"object: there is no data {name!r} for table {table_id!r}")
-        if staged.status != "staged":
-            why = "was committed before" if staged.status == "completed" else "has not arrived"
-            raise Conflict(f"object: the data {name!r} {why}")
-        return staged
+            return self.create(Job(0, uuid4().hex, kind, table_id, spec, "queued", 0, now, queued_at=now))
 
     @contextmanager
     def receiving(self, job_id: str) -> Iterator[None]:
@@ -518,14 +438,6 @@ class Store:
 
     # ---- inside
 
-    def _create(self, job: Job) -> Job:
-        with self.changed:
-            job = replace(job, seq=self._next_seq())
-            with self.database.transaction() as cursor:
-                _insert(cursor, "meta.jobs", job_row(job))
-            self._publish(job)
-            return job
-
     def _save(self, job: Job) -> Job:
         with self.changed:
             with self.database.transaction() as cursor:
@@ -560,19 +472,6 @@ class Store:
     def _next_seq(self) -> int:
         self._last_seq += 1
         return self._last_seq
-
-    def _same(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job | None:
-        """Give the job that the same request made before, known by its idempotency key.
-
-        Raises:
-            Conflict: The key was used for another request.
-        """
-        made = self._jobs.get(self._keys.get(spec.get("key", ""), ""))
-        if made is None:
-            return None
-        if (made.kind, made.table_id, made.asked) != (kind, table_id, replace(made, spec=spec).asked):
-            raise Conflict("the idempotency key was used for another request")
-        return made
 
     def _deadline(self, job: Job) -> float:
         if job.spec.get("fault") == "takes_late_data":

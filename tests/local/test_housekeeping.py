@@ -11,6 +11,7 @@ import pytest
 from caller import Caller
 
 from airflow_tds.local import Service
+from airflow_tds.local.intake import Intake
 from airflow_tds.local.store import Store
 
 WEEK = 7 * 86_400.0
@@ -59,7 +60,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def ended(store: Store, count: int) -> list[str]:
-    jobs = [store.initiate("append", "t", {"format": "csv"}, 60.0) for _ in range(count)]
+    jobs = [Intake(store).initiate("append", "t", {"format": "csv"}, 60.0) for _ in range(count)]
     for job in jobs:
         store.fail(job, "for the test")
     return [job.job_id for job in jobs]
@@ -79,7 +80,7 @@ def test_jobs_that_are_not_old_are_kept(store: Store) -> None:
 
 
 def test_jobs_that_did_not_end_are_kept_however_old(store: Store) -> None:
-    waiting = store.initiate("append", "t", {"format": "csv"}, 60.0)
+    waiting = Intake(store).initiate("append", "t", {"format": "csv"}, 60.0)
     ended(store, 1)
     store.prune(store.clock() + WEEK, newest=0)
     assert sorted(store._jobs) == [waiting.job_id]

@@ -14,7 +14,7 @@ from airflow_tds.local import Rights, Service
 ROWS = b"a\n1\n2\n"
 CSV = {"Content-Type": "text/csv"}
 WIRE: dict[str, Any] = {
-    "upload": {"strategy": "put_commit"},
+    "upload": {"strategy": "direct"},
     "append": {"strategy": "put_commit"},
     "overwrite": {"strategy": "direct"},
     "idempotency_header": "X-Once",
@@ -108,6 +108,17 @@ def test_the_same_key_makes_the_same_job(caller: Caller, table: str) -> None:
     caller.settled(jobs[0])
     assert caller.info(table)["row_count"] == 4
     assert commit(caller, table, name, f"{table} k").status_code == 409
+
+
+def test_an_upload_that_is_sent_again_with_its_key_is_no_conflict(caller: Caller, table: str) -> None:
+    def upload(key: str) -> httpx.Response:
+        path = f"/tables/{table}/data/upload"
+        return caller.http.post(path, content=ROWS, headers=CSV | {"X-Once": f"{table} {key}"})
+
+    begun = upload("1").json()
+    assert caller.settled(begun["job_id"])["status"] == "COMPLETED"
+    assert upload("1").json() == begun
+    assert upload("2").status_code == 409
 
 
 def test_a_key_and_an_object_outlive_a_restart() -> None:

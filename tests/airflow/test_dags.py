@@ -108,6 +108,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folder = tmp_path_factory.mktemp("dags")
     data = flights(folder)
     (folder / "dags").mkdir()
+    (folder / "home").mkdir()  # Airflow 3.0 makes its database before its home
     texts = {name: (ROOT / "example_dags" / f"{name}.py").read_text() for name in EXAMPLES}
     texts |= {"features": FEATURES.read_text(), "page": "from __future__ import annotations\n" + page()}
     for name, text in texts.items():

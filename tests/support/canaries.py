@@ -20,6 +20,9 @@ from typing import Any
 TOKEN, WRONG, KEY = (f"canary{rest}" for rest in ("/token+of=the-service", "/wrong+token", "-of-a-key"))
 IN_SOURCE, IN_DATA, IN_ROWS = (f"canary-row-of-{rest}" for rest in ("a-source", "data", "rows"))
 
+#: A signature has more characters than this; a shorter one is somebody's example.
+SHORTEST = 16
+
 
 def chunks() -> Iterator[bytes]:
     """Give data whose length nobody knows."""
@@ -94,7 +97,7 @@ def observe_signatures(found: set[str]) -> None:
 
     def init(self: SecretUrl, url: str) -> None:
         made(self, url)
-        found.update(self.secrets())
+        found.update(secret for secret in self.secrets() if len(secret) >= SHORTEST)
 
     SecretUrl.__init__ = init  # type: ignore[method-assign]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -165,3 +166,57 @@ UNSERVED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_served_is_refused_at_the_start_by_name(setting: dict[str, Any], named: str) -> None:
     with pytest.raises(errors.ValidationFailed, match=f"^wire map: .*{named}.* cannot be served"):
         Service(wire=setting).start()
+
+
+STRICT = {
+    "headers": {"X-Tenant": "acme"},
+    "get_job": "GET /tickets?number={job_id}",
+    "truncate": {"line": "PUT /tables/{table_id}/rows", "headers": {"X-Op": "empty"}},
+    "overwrite": {"line": "POST /tables/{table_id}/ops", "places": {"update_mode": "query mode"}},
+    "upsert": {"line": "POST /tables/{table_id}/ops", "places": {"key_columns": "query by json"}},
+    "query_json": {"places": {"filters": "query f structured", "etag": "query seen", "format": "query as"}},
+}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[httpx.Client]:
+    with Service(tables=["t"], wire=STRICT) as service:
+        headers = {"Authorization": f"Bearer {service.token}", "X-Tenant": "acme"}
+        with httpx.Client(base_url=service.url, headers=headers) as calling:
+            yield calling
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "why"),
+    [
+        ("GET /tables/t/data/query?limit=1&limit=2", None, "limit: the parameter limit is given 2 times"),
+        ("GET /tables/t/data/query?f={", None, "filters: no JSON at query f"),
+        ('GET /tables/t/data/query?f={"field":"a"}', None, "filters"),
+        ("GET /tables/t/data/query?as=csv", None, "format: 'csv' is not 'json'"),
+        ("GET /tables/t/data/query?filters=a:eq:1", None, "filters: there is no such parameter"),
+        ("GET /tables/t/data/query?f=%FF", None, "not valid UTF-8"),
+        ("GET /tickets", None, "lacks the parameter number={job_id}"),
+        ("GET /tickets?number=1&number=2", None, "lacks the parameter number={job_id}"),
+        ("PUT /tables/t/rows", None, "lacks the header x-op: empty"),
+        ("POST /tables/t/ops", b'{"format": "csv"}', "update_mode: one of overwrite, upsert is needed"),
+        ("POST /tables/t/ops?mode=replace", b'{"format": "csv"}', "update_mode: one of overwrite, upsert is needed"),
+        ("POST /tables/t/ops?by=[", b'{"format": "csv", "update_mode": "upsert"}', "key_columns: no JSON at query by"),
+        ("POST /tables/t/ops?mode=overwrite", b'{"format": {"a": 1}}', "format"),
+        ("POST /tables/t/data/upload", b'{"format": "csv", "more": {"a": 1}}', "/more: nothing is asked for there"),
+        ("POST /tables/t/data/upload", b'"csv"', "the body is no JSON object"),
+        ("POST /tables/t/data/delete", b'{"filters": "a:eq:1"}', "filters: not a list of simple expressions"),
+        ("POST /data/queries", b'{"table_id": "t", "format": 5}', "format: 5 is none of parquet, csv, json"),
+    ],
+)
+def test_what_is_not_given_as_the_map_writes_it_is_refused_by_name(
+    strict: httpx.Client, line: str, body: bytes | None, why: str
+) -> None:
+    method, _, path = line.partition(" ")
+    reply = strict.request(method, path, content=body)
+    assert (reply.status_code, why in reply.json()["detail"]) == (422, True), reply.text
+
+
+def test_a_fixed_header_of_the_map_has_to_be_there(strict: httpx.Client) -> None:
+    reply = strict.get("/tables/t/data/info", headers={"X-Tenant": "other"})
+    assert (reply.status_code, reply.json()["detail"]) == (422, "info: the request lacks the header x-tenant: acme")
+    assert strict.get("/tables/t/data/info").status_code == 200

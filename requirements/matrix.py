@@ -24,7 +24,7 @@ import environment
 import prerequisites
 import processes
 
-__all__ = ["BY_VERSION", "OLDEST", "Row", "matrix", "on_oldest", "table"]
+__all__ = ["BY_VERSION", "OLDEST", "PARALLEL", "Row", "matrix", "on_oldest", "table"]
 
 #: What depends on Airflow's version, and runs on every one; without the processes of a real Airflow.
 BY_VERSION = ("tests/airflow", "tests/polling")

@@ -55,14 +55,11 @@ STEPS = {
         ("-m", "pytest", "--cov", "--cov-report=", "--junit-xml={scratch}/junit.xml", "{pytest}"),
         ("-m", "coverage", "report"),
     ),
-    "simulate": (("tests/durability/simulate.py", "{pytest}"),),
-    "kills": (("tests/system/kills.py", "{pytest}"),),
+    "simulate": (("tests/durability/simulate.py", "{arguments}"),),
+    "kills": (("tests/system/kills.py", "{arguments}"),),
     "prove": tuple((str(script),) for script in sorted((ROOT / "tests" / "proofs").glob("*.py"))),
     "bench": tuple((str(script),) for script in sorted((ROOT / "tests" / "benchmarks").glob("*.py"))),
 }
-
-#: The whole suite runs on all cores; a file's tests stay together, as they share what takes long to start.
-PARALLEL = ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"]
 
 #: Held by the whole suite only. A write rests on the client and on the record: 100 % of their branches is the bar,
 #: and what is missing is shown. The gate is 99.8 %: a line that only a race reaches may be missed in one run.
@@ -133,10 +130,10 @@ def passes(intent: str, for_pytest: list[str], scratch: Path) -> bool:
     return all(results)
 
 
-def fill(step: tuple[str, ...], for_pytest: list[str], scratch: Path) -> list[str]:
-    """Put the run's own values into a step."""
-    filled = [argument.replace("{scratch}", str(scratch)) for argument in step if argument != "{pytest}"]
-    return filled + (for_pytest or PARALLEL) if "{pytest}" in step else filled
+def fill(step: tuple[str, ...], given: list[str], scratch: Path) -> list[str]:
+    """Put the run's own values into a step; the whole suite runs on all cores."""
+    lists = {"{pytest}": given or list(matrix.PARALLEL), "{arguments}": given}
+    return [part.replace("{scratch}", str(scratch)) for argument in step for part in lists.get(argument, [argument])]
 
 
 def counted(scratch: Path) -> str:

@@ -82,6 +82,7 @@ class Entry:
     kept: Kept = field(default_factory=Kept)
     subscriptions: set[Subscription] = field(default_factory=set)
     reading: Reading = _UNREAD
+    missing: errors.NotFound | None = None
     failing_since: float | None = None
     turn: int | None = None
     due: float = 0.0
@@ -216,7 +217,8 @@ class Poller:
                     last = entry.reading
                     on_change(last)
                 if (outcome := watch.outcome(last, time.time())) is not None:
-                    return outcome
+                    missing = entry.missing if outcome.kind == "timed_out" else None
+                    return outcome if missing is None else watch.broken(missing, time.time())
                 if (error := await self._change(subscription)) is not None:
                     return watch.broken(error, time.time())
         finally:
@@ -329,14 +331,18 @@ class Poller:
             return untrusted  # waiting mends no certificate
         except (errors.TransportFailed, errors.ServerError, errors.UnreadableReply) as failed:
             return await self._ride_out(entry, failed)
+        except errors.NotFound as missing:
+            self._answered(entry)
+            entry.missing = missing  # what a deadline within the grace says
+            return None if time.time() - entry.started < GRACE else missing
         except errors.TableServiceError as final:
             self._answered(entry)
-            waits = isinstance(final, errors.NotFound) and time.time() - entry.started < GRACE
-            return None if waits else final
+            return final
         except Exception as bug:  # law: a worker never dies; its subscribers learn of it
             log.exception("polling %s broke", entry.request.subject)
             return errors.UnexpectedReply(f"{entry.request.subject}: polling broke: {type(bug).__name__}")
         self._answered(entry)
+        entry.missing = None
         return reading
 
     async def _read(self, number: int, entry: Entry) -> Reading:

@@ -268,6 +268,20 @@ def test_a_job_that_is_not_known_after_the_grace_ends_the_wait(bench: Any) -> No
     bench.run(test())
 
 
+def test_a_job_that_is_not_known_until_the_deadline_is_not_said_to_go_on(bench: Any) -> None:
+    async def answer(job_id: str, count: int) -> Any:
+        return bench.status("COMPLETED") if job_id == "known" else (404, {}, b"{}")
+
+    async def test() -> None:
+        async with bench.scripted(answer) as origin:
+            bench.connect(origin.port)
+            await bench.wait(bench.watch("known"))  # the first look takes its time: connections are made
+            outcome = await bench.wait(bench.watch(seconds=3.0))
+        assert (outcome.kind, outcome.error) == ("error", "JobNotFound")
+
+    bench.run(test())
+
+
 def test_the_grace_is_that_of_the_youngest_wait(bench: Any) -> None:
     async def test() -> None:
         async with refusing(bench, 404, 3) as origin:

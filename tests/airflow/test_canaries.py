@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,6 +31,7 @@ from airflow_tds.operators import TdsAppendOperator, TdsCrossQueryOperator
 
 #: Two DAG runs in a process of their own, on a busy machine.
 pytestmark = pytest.mark.timeout(900)
+AIRFLOW = tuple(map(int, version("apache-airflow").split(".")[:2]))
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
@@ -105,7 +107,8 @@ def test_the_search_finds_what_is_there(searched: Searched) -> None:
     assert b"DEBUG" in text or b"debug" in text
     assert b"Unauthorized" in text
     assert len(searched.signatures) >= 8
-    assert {Path(place).suffix for place in searched.places} >= {".db", ".pickle"}
+    kept = {".db"} if AIRFLOW == (3, 0) else {".db", ".pickle"}  # the dag.test() of 3.0 calls no callback
+    assert {Path(place).suffix for place in searched.places} >= kept
 
 
 def test_no_credential_is_found(searched: Searched) -> None:

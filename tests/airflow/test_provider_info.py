@@ -72,7 +72,7 @@ def test_the_example_dag_parses_without_network() -> None:
         "import runpy\n"
         "dag = runpy.run_path(sys.argv[1])['dag']\n"
         "print(dag.dag_id, len(dag.tasks))\n"
-        "heavy = {'aiohttp', 'duckdb'} & set(sys.modules)\n"
+        "heavy = {'httpx_aiohttp', 'duckdb'} & set(sys.modules)\n"
         "ours = {m for m in sys.modules if m.startswith('airflow_tds.')}\n"
         "ours -= {m for m in ours if m.startswith('airflow_tds.operators.')}\n"
         "assert not heavy, heavy\n"

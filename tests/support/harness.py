@@ -127,7 +127,8 @@ class TaskRun:
 
 def objects_in_memory() -> Any:
     """Let Airflow know `memory://`, an object store of this process, and give its file system."""
-    known = importlib.import_module("airflow.sdk.io.fs" if HAS_SDK else "airflow.io")
+    of_sdk = HAS_SDK and importlib.util.find_spec("airflow.sdk.io.fs")  # moved there in 3.1
+    known = importlib.import_module("airflow.sdk.io.fs" if of_sdk else "airflow.io")
     found = fsspec.filesystem("memory")
     known._register_filesystems()["memory"] = lambda conn_id, options: found
     return found

@@ -235,3 +235,11 @@ def test_a_query_that_dies_at_any_boundary_is_gone_on_with_once_it_is_recorded(w
             assert world.requested("start_query") == 2
 
     crash_at_each(attempt)
+
+
+def test_a_killed_task_reads_nothing_of_the_table_that_it_wrote(world: Any) -> None:
+    once = world.write()
+    world.finish(once)
+    world.clients[-1].stop()
+    with pytest.raises(errors.Stopped):
+        once.left(world.table_id)

@@ -251,11 +251,13 @@ def compare(names: list[str], rounds: int, direction: str, url: str, *, path: Pa
     middles = {name: [statistics.median(column) for column in zip(*runs, strict=True)] for name, runs in seen.items()}
     for name, (seconds, work, _) in middles.items():
         times = [run[0] for run in seen[name]]
+        most = max(run[2] for run in seen[name])
+        memory = "" if math.isnan(most) else f"  memory {most:.1f} MiB"
         print(
             f"{direction:9} {'TLS' if ca else 'plain':6} {name:11} {seconds:5.2f} s"
             f"  {path.stat().st_size / MIB / seconds:5.0f} MiB/s  curl/it {middles['curl'][0] / seconds:5.2f}"
             f"  work: curl/it {middles['curl'][1] / work:5.2f}"
-            f"  spread {min(times):.2f}-{max(times):.2f} s  memory {max(run[2] for run in seen[name]):4.1f} MiB",
+            f"  spread {min(times):.2f}-{max(times):.2f} s{memory}",
             flush=True,
         )
 
@@ -287,6 +289,7 @@ def main(size: int, rounds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Compare transfers.")
     parser.add_argument("--full", action="store_true", help="1 GiB, 7 rounds")
+    parser.add_argument("--rounds", type=int, help="how often each takes its turn")
     parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--transfer", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -296,4 +299,5 @@ if __name__ == "__main__":
         who, which, where, what, trusted = options.transfer
         transfer(who, which, where, Path(what), trusted or None)
     else:
-        main(*((1024 * MIB, 7) if options.full else (256 * MIB, 3)))
+        size, rounds = (1024 * MIB, 7) if options.full else (256 * MIB, 3)
+        main(size, options.rounds or rounds)

@@ -1,7 +1,7 @@
 """What goes into an address or a header arrives as it is, or is refused before anything is sent: for any text.
 
 The oracle is a bare socket: what it got is taken apart with the standard library. `python tests/proofs/client.py`
-tries each property 100,000 times.
+tries each property 10,000 times, or as often as it is told.
 """
 
 from __future__ import annotations

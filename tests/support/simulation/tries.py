@@ -19,9 +19,6 @@ from airflow_tds import operators
 from airflow_tds.client import errors
 from airflow_tds.client.client import Operations, TableClient
 from airflow_tds.client.messages import Reply, Request
-from airflow_tds.client.waiting import Watch
-from airflow_tds.durability import Record
-from airflow_tds.operators.base import Turn
 from airflow_tds.settings import Settings
 from simulation.faults import WRITES
 from simulation.service import LONGEST_UPLOAD
@@ -29,7 +26,7 @@ from simulation.service import LONGEST_UPLOAD
 if TYPE_CHECKING:
     from simulation.world import Try
 
-__all__ = ["Away", "Died", "operator_of", "send", "settings_for", "wire_of"]
+__all__ = ["Away", "Died", "SimulatedHook", "operator_of", "send", "settings_for", "wire_of"]
 
 #: Phases of a request, where the operation alone tells; `info` and `get_job` depend on where the try stands.
 PHASE_OF = {
@@ -207,6 +204,23 @@ class Accessor:
         one.stored = value["phase"]
 
 
+class SimulatedHook:
+    """What an operator asks for its connection: the settings are the provider's own, the client is a try's.
+
+    Args:
+        one: The try that asks.
+    """
+
+    def __init__(self, one: Try) -> None:
+        self._try = one
+
+    def settings(self) -> Settings:
+        """Give the settings."""
+        settings = copy.copy(self._try.world.settings)
+        settings.client = lambda: SimulatedClient(self._try)  # type: ignore[method-assign]  # the seam of the network
+        return settings
+
+
 class Log:
     """What a try says."""
 
@@ -221,18 +235,13 @@ class Log:
 
 
 class _Simulated:
-    """An operator whose client is a try's; everything else in it is the provider's own."""
+    """An operator that speaks to a world's log; everything else in it is the provider's own."""
 
     one: Try
 
     @property
     def log(self) -> Log:
         return Log(self.one)
-
-    def _run(self, context: Any, watch: Watch, record: Record | None) -> Any:
-        client = self._client = SimulatedClient(self.one)
-        store = self._store(context, record)  # type: ignore[attr-defined]  # the operator's
-        return self._work(Turn(context, self.one.world.settings, client, store, watch))  # type: ignore[attr-defined]
 
     def chunks(self) -> Iterator[bytes]:
         """Give the payload, and pass the boundary of the source."""

@@ -23,13 +23,13 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferralError
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # Airflow brings it, nobody its types
 
-from airflow_tds import tasks
+from airflow_tds import hooks, tasks
 from airflow_tds.client import calls, errors
 from airflow_tds.durability import steps
 from airflow_tds.operators import base, deferring
 from simulation.faults import CELLS, PHASES, PROCESS, WRITES, Cell, Life, Plan
 from simulation.service import Service
-from simulation.tries import Away, Died, context_of, operator_of, send, settings_for, wire_of
+from simulation.tries import Away, Died, SimulatedHook, context_of, operator_of, send, settings_for, wire_of
 
 __all__ = ["Broken", "Story", "Try", "World", "story"]
 
@@ -221,6 +221,13 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
 
     # ---- the clock
+
+    @property
+    def asking(self) -> Try:
+        """The try whose code runs now."""
+        if self.running is None:
+            raise AssertionError("no try runs")
+        return self.running
 
     def uniform(self, least: float, most: float) -> float:
         """Draw a number."""
@@ -540,6 +547,7 @@ def in_time_of(world: World) -> Iterator[None]:
     seams: list[tuple[Any, str, Any]] = [
         *((module, "time", _Clock(world)) for module in (base, deferring, steps, tasks)),
         (calls, "random", world.rng),
+        (hooks, "TdsHook", lambda conn_id: SimulatedHook(world.asking)),
     ]
     kept = [(module, name, getattr(module, name)) for module, name, _ in seams]
     try:

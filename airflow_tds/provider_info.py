@@ -66,6 +66,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     "poll_transport": _text("Poll transport", "auto, httpx or aiohttp; auto: aiohttp if installed"),
     "lease_margin": _seconds("Lease margin", "Seconds until late data is noticed; default 30"),
     "failed_jobs_are_atomic": _flag("Failed jobs are atomic", "A FAILED job certainly changed nothing"),
+    "only_finished_jobs_vanish": _flag("Only finished jobs vanish", "A job that is not found any more has ended"),
     "wire": _text("Wire map", "JSON with overrides of assumed routes and names"),
 }
 

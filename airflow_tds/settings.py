@@ -43,6 +43,7 @@ EXTRA = (
     "insecure_tls",
     "lease_margin",
     "minimum_rate",
+    "only_finished_jobs_vanish",
     "poll_interval",
     "poll_transport",
     "proxy",
@@ -77,6 +78,7 @@ TEXTS = frozenset(EXTRA) - {
     "failed_jobs_are_atomic",
     "insecure_tls",
     "lease_margin",
+    "only_finished_jobs_vanish",
     "wire",
 }
 
@@ -266,7 +268,8 @@ class Settings:
         said = self._extra.get("failed_jobs_are_atomic")
         atomic = None if said is None else _flag("failed_jobs_are_atomic", said)
         margin = _number(self._extra, "lease_margin") if "lease_margin" in self._extra else LEASE_MARGIN
-        return Policy(atomic, margin)
+        vanish = _flag("only_finished_jobs_vanish", self._extra.get("only_finished_jobs_vanish", False))
+        return Policy(atomic, margin, only_finished_jobs_vanish=vanish)
 
     def client(self) -> TableClient:
         """Make a client for a thread."""

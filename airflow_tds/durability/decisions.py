@@ -48,10 +48,12 @@ class Policy:
         failed_jobs_are_atomic: Whether a FAILED job certainly changed nothing; None when the connection does not
             say: of overwrite and upsert it is assumed then, as another one mends it, of the others it is not.
         lease_margin: Seconds added to the lease.
+        only_finished_jobs_vanish: Whether a job that the service does not know any more has certainly ended.
     """
 
     failed_jobs_are_atomic: bool | None = None
     lease_margin: float = LEASE_MARGIN
+    only_finished_jobs_vanish: bool = False
 
 
 @dataclass(frozen=True)
@@ -304,9 +306,7 @@ def _weigh(
 ) -> Start | Adopt | Hold | Clean | Ambiguous:
     leased = read.now < record.lease
     if read.job is None:
-        if leased:
-            return Hold(f"job {record.job_id} is not known to the service", record.lease)
-        return Ambiguous(f"job {record.job_id} is not known to the service any more, which proves nothing")
+        return _weigh_unknown(record, read, policy)
     reading = judge(read.job)
     if reading.verdict is Verdict.RUNNING:
         return _weigh_running(record, read, reading.status, no_data_statuses)
@@ -320,6 +320,16 @@ def _weigh(
         why = "the earlier content was written; the new one was not"
         return Ambiguous(why, may_still_apply=False, unwritten=True)
     return Adopt(f"job {record.job_id} COMPLETED")
+
+
+def _weigh_unknown(record: Record, read: Attached, policy: Policy) -> Start | Hold | Ambiguous:
+    job = f"job {record.job_id}"
+    if read.now < record.lease:
+        return Hold(f"{job} is not known to the service", record.lease)
+    if policy.only_finished_jobs_vanish and read.unchanged:
+        why = f"{job} is not known any more, so it has ended, and the table is as it was: new write"
+        return Start(why, clean=True)
+    return Ambiguous(f"{job} is not known to the service any more, which proves nothing")
 
 
 def _weigh_failed(

@@ -202,7 +202,8 @@ class WriteOnce(Once):
         now = self._now()  # before the job: what the job says later than the lease's end is final
         job = self._job(record.job_id)
         failed = job is not None and judge(job).verdict is Verdict.FAILED
-        return Attached(now, job, failed and is_unchanged(record, self._client.info(record.table_id)))
+        decides = failed or (job is None and self._policy.only_finished_jobs_vanish)
+        return Attached(now, job, decides and is_unchanged(record, self._client.info(record.table_id)))
 
     def _job(self, job_id: str) -> DataJobResponse | None:
         try:

@@ -106,6 +106,12 @@ def test_a_flag_may_be_text(value: Any, atomic: bool | None) -> None:
     assert settings({"failed_jobs_are_atomic": value}, host="h").policy().failed_jobs_are_atomic is atomic
 
 
+@pytest.mark.parametrize(("value", "vanish"), [("true", True), (False, False), (None, False)])
+def test_a_connection_may_say_that_only_finished_jobs_vanish(value: Any, vanish: bool) -> None:
+    found = settings({"only_finished_jobs_vanish": value}, host="h").policy()
+    assert found.only_finished_jobs_vanish is vanish
+
+
 def test_a_flag_of_another_kind_is_refused() -> None:
     with pytest.raises(ValidationFailed, match="is true or false, not 'maybe'"):
         settings({"failed_jobs_are_atomic": "maybe"}, host="h").policy()

@@ -228,6 +228,18 @@ def test_a_job_that_is_not_known_after_the_lease_proves_nothing(phase: str) -> N
     assert found.may_still_apply
 
 
+VANISH = Policy(only_finished_jobs_vanish=True)
+
+
+@BOTH_PHASES
+def test_a_job_that_is_gone_has_ended_where_only_finished_jobs_vanish(phase: str) -> None:
+    found = at_weigh(None, phase=phase, unchanged=True, policy=VANISH)
+    assert isinstance(found, Start)
+    assert found.clean
+    assert isinstance(at_weigh(None, phase=phase, policy=VANISH), Ambiguous)
+    assert isinstance(at_weigh(None, BEFORE, phase=phase, unchanged=True, policy=VANISH), Hold)
+
+
 @BOTH_PHASES
 @pytest.mark.parametrize("now", [BEFORE, AFTER])
 def test_a_completed_job_is_adopted(phase: str, now: float) -> None:

@@ -279,6 +279,18 @@ def test_a_job_that_is_gone_is_ambiguous_after_the_lease_only(world: Any) -> Non
         world.write().advance(world.watch())
 
 
+def test_a_job_that_is_gone_from_a_table_as_it_was_is_written_anew_where_only_finished_jobs_vanish(world: Any) -> None:
+    world.policy = Policy(only_finished_jobs_vanish=True, lease_margin=5)
+    with pytest.raises(KeyboardInterrupt):
+        world.write(at=raising("before put is sent", KeyboardInterrupt())).advance(world.watch())
+    world.clock.turn_to(world.disk.record.lease)
+    gone = raising("before get_job is sent", errors.JobNotFound("gone", status=404))
+    assert isinstance(world.write(at=gone).advance(world.watch()), Wait)
+    assert world.requested("append") == 2
+    world.finish(world.write())
+    assert world.settled_rows(3) == ["1,a", "2,b", "3,c"]
+
+
 def test_a_job_that_is_said_to_be_gone_for_good_is_as_unknown_as_one_that_is_not_found(world: Any) -> None:
     world.finish(world.write())
     world.disk.text = world.disk.text.replace('"done"', '"sent"')

@@ -37,6 +37,7 @@ OTHER = "success is recorded for other content than the clear asked for"
 SMALL = Budget(clears=0)
 ATOMIC = Policy(failed_jobs_are_atomic=True)
 SUSPECT = Policy(failed_jobs_are_atomic=False)
+VANISH = Policy(only_finished_jobs_vanish=True)
 
 
 @dataclass(frozen=True)
@@ -295,6 +296,9 @@ ASSUMPTIONS = (
         "A2: a FAILED job changed nothing, where the connection says so", TWICE, Order(policy=ATOMIC), Service(a2=False)
     ),
     Case("A2, overwrite", DESTROYS, OVERWRITE, Service(a2=False), BESIDE),
+    Case(
+        "only finished jobs vanish, where the connection says so", TWICE, Order(policy=VANISH), Service(forgets="any")
+    ),
     Case("A3: after the lease no data lands", TWICE, service=Service(a3=False)),
     Case("A3, overwrite", DESTROYS, OVERWRITE, Service(a3=False), BESIDE),
     Case("A4: a job applies its data at most once", TWICE, service=Service(a4=False)),
@@ -380,11 +384,13 @@ def _services() -> tuple[Case, ...]:
     for op in ("append", "overwrite"):
         plain, untold = Order(op=op), Order(op=op, no_data=())
         suspect, again = replace(plain, policy=SUSPECT), replace(untold, choices=RESUBMIT)
+        vanish = replace(plain, policy=VANISH)
         for name, order, service in (
             ("no status tells that no data has arrived", untold, UNTOLD),
             ("no status tells that no data has arrived, and resubmit", again, UNTOLD),
             ("ended jobs are forgotten", plain, Service(forgets="ended")),
             ("any job may be forgotten", plain, Service(forgets="any")),
+            ("ended jobs are forgotten, and the connection says so", vanish, Service(forgets="ended")),
             ("data is noticed late, within the margin of the lease", plain, Service(prompt=False)),
             ("A2 not kept, and the snapshot judges", suspect, Service(a2=False)),
             ("A5 not kept, and failed jobs changed nothing", plain, Service(a5=False)),

@@ -68,6 +68,14 @@ def test_the_record_says_what_the_table_and_the_job_were_before_the_data(world: 
     )
 
 
+def test_a_write_is_handed_over_only_when_the_service_said_that_it_has_the_data(world: Any) -> None:
+    world.service.hold()
+    once = world.write(at=raising("after put is sent", unanswered()))
+    once.advance(world.watch())
+
+    assert (once.hand_over(), world.disk.record.phase) == (None, "initiated")
+
+
 def test_the_lease_counts_from_the_answer_to_the_initiation(world: Any) -> None:
     def dawdle(where: str) -> None:
         if where == "after append is sent":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import environment
 import prerequisites
 import processes
 
-__all__ = ["BY_VERSION", "OLDEST", "PARALLEL", "Row", "matrix", "on_oldest", "table"]
+__all__ = ["BY_VERSION", "LIMIT", "OLDEST", "PARALLEL", "Row", "matrix", "on_oldest", "table"]
 
 #: What depends on Airflow's version, and runs on every one; without the processes of a real Airflow.
 BY_VERSION = ("tests/airflow", "tests/polling")
@@ -35,7 +34,10 @@ OLDEST = tuple(
 #: The extras that tests need.
 EXTRAS = ("local", "dev")
 #: Cores that one version's tests take; a file's tests stay together, as they share what takes long to start.
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
+#: A worker that dies fails its test and is not replaced: xdist 3.8 with `loadfile` would wait for ever for its tests.
+PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile", "--max-worker-restart=0")
+#: Seconds that one run of pytest may take: four times what the longest takes on two cores.
+LIMIT = 3000
 _BUILD = "import sys, flit_core.buildapi as b; print(b.build_wheel(sys.argv[1]))"
 
 
@@ -161,18 +163,12 @@ def _said(root: Path, *arguments: str, **own: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def _pytest(root: Path, arguments: Sequence[str], scratch: Path, own: dict[str, str]) -> int:
-    """Run tests in the selected environment; give pytest's exit code."""
+def _pytest(root: Path, arguments: Sequence[str], scratch: Path, own: dict[str, str]) -> int | None:
+    """Run tests in the selected environment; give pytest's exit code; None: they took too long."""
     env = environment.tool_environment(root) | own | {"COVERAGE_FILE": str(scratch / "coverage")}
     command = (str(environment.interpreter(root)), "-m", "pytest", "-p", "no:cacheprovider", *PARALLEL, *arguments)
     print(f"--- {environment.NAME}: {' '.join(command[1:])}", flush=True)
-    child = processes.Child(command, env=env, cwd=root)
-    try:
-        while (code := child.exit_code()) is None:
-            processes.pause(0.1)
-    finally:
-        processes.stop([child], signal.SIGINT, grace=30)
-    return code
+    return processes.finish(command, env=env, cwd=root, limit=LIMIT)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -222,6 +222,33 @@ class Child:
             return "".join(collections.deque(log, lines)).rstrip()
 
 
+def finish(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, limit: float) -> int | None:
+    """Run a command to its end, and end what it leaves behind.
+
+    Args:
+        command: the program and its arguments; it writes where we write.
+        env: its whole environment.
+        cwd: where it runs.
+        limit: seconds until it is interrupted, so that it can say where it hangs, and soon killed; infinity: no limit.
+
+    Returns:
+        Its exit code; None: the limit ended it, which is said on stderr.
+
+    Raises:
+        Interrupted: a signal has arrived (after `stop_on_signals`); the command has ended.
+    """
+    child = Child(command, env=env, cwd=cwd)
+    end = time.monotonic() + limit
+    try:
+        while (code := child.exit_code()) is None and time.monotonic() < end:
+            pause(0.1)
+        if code is None:
+            print(f"--- ended: it took longer than {limit:.0f} s", file=sys.stderr, flush=True)
+    finally:
+        stop([child], signal.SIGINT, grace=30)
+    return code
+
+
 def stop(children: Sequence[Child], number: int = signal.SIGTERM, grace: float = 15.0) -> None:
     """End commands and all they started; no process is left.
 

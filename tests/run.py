@@ -20,7 +20,7 @@ is needed.
 from __future__ import annotations
 
 import argparse
-import signal
+import math
 import sys
 import tempfile
 import time
@@ -150,13 +150,9 @@ def execute(arguments: list[str], scratch: Path) -> bool:
     print(f"--- {' '.join(arguments)}", flush=True)
     env = environment.tool_environment(ROOT)
     env["COVERAGE_FILE"] = str(scratch / "coverage")  # two runs at once do not mix
-    child = processes.Child((str(environment.interpreter(ROOT)), *arguments), env=env, cwd=ROOT)
-    try:
-        while (code := child.exit_code()) is None:
-            processes.pause(0.1)
-    finally:
-        processes.stop([child], signal.SIGINT, grace=30)
-    return code == 0
+    command = (str(environment.interpreter(ROOT)), *arguments)
+    limit = matrix.LIMIT if "pytest" in arguments else math.inf
+    return processes.finish(command, env=env, cwd=ROOT, limit=limit) == 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import Child, memory, stop, surroundings
+from processes import Child, finish, memory, stop, surroundings
 
 PYTHON = sys.executable
 SLEEP = "import time; time.sleep(60)"
@@ -70,6 +70,16 @@ def test_exit_code_does_not_reap(log: Path) -> None:
     assert (child.exit_code(), child.exit_code()) == (7, 7)
     child.kill()
     assert child.exit_code() == 7
+
+
+def test_finish_gives_the_exit_code(tmp_path: Path) -> None:
+    assert finish((PYTHON, "-c", "raise SystemExit(7)"), env=os.environ, cwd=tmp_path, limit=60) == 7
+
+
+def test_what_takes_too_long_is_ended_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = (PYTHON, "-c", SLEEP)
+    assert finish(command, env=os.environ, cwd=tmp_path, limit=0.7) is None
+    assert capsys.readouterr().err == "--- ended: it took longer than 1 s\n"
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,7 @@ _BY_NAME = {
         more={
             400: "The body is shorter than announced",
             403: "The address is forged or expired",
+            404: "The job is forgotten",
             409: "The job has other data",
             411: "The length is not announced",
         },

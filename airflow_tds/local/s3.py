@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import duckdb
 
-from airflow_tds.client.errors import Conflict, ValidationFailed
+from airflow_tds.client.errors import Conflict, JobNotFound, ValidationFailed
 from airflow_tds.local.records import Job
 from airflow_tds.local.storage import MEDIA_TYPES
 from airflow_tds.local.store import Store
@@ -171,7 +171,7 @@ class S3Storage:
         try:
             sha256, size = _saved(found, part)
             self._store.received(job.job_id, part, sha256, size)
-        except Conflict:
+        except (Conflict, JobNotFound):
             log.info("job %s no longer waits for the data that came", job.job_id)
         finally:
             part.unlink(missing_ok=True)

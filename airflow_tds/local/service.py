@@ -199,6 +199,15 @@ class Service:
         """
         self._store.create_table(table_id)
 
+    def forget(self, job_id: str) -> None:
+        """Forget a job that has ended or waits for its data, as a service does that keeps no records for ever.
+
+        Raises:
+            JobNotFound: There is none.
+            Conflict: It is queued, or runs.
+        """
+        self._store.forget(job_id)
+
     def fault(self, operation: str, **effect: Any) -> Fault:
         """Let something go wrong on purpose, once unless told otherwise.
 

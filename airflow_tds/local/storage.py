@@ -22,7 +22,7 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 
-from airflow_tds.client.errors import Conflict
+from airflow_tds.client.errors import Conflict, JobNotFound
 from airflow_tds.local.records import Job
 from airflow_tds.local.routing import IDS
 from airflow_tds.local.signing import LinkRefused, Purpose, Signer
@@ -113,6 +113,8 @@ class Storage:
             return _xml(403, refused.code, str(refused))
         except Conflict as refused:
             return _xml(409, "OperationAborted", str(refused))
+        except JobNotFound as refused:
+            return _xml(404, "NoSuchUpload", str(refused))
         except (duckdb.Error, OSError) as failure:
             log.warning("answered 503: %s", type(failure).__name__)
             return _xml(503, "SlowDown", "The payload cannot be stored at the moment.", {"Retry-After": "1"})

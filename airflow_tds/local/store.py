@@ -2,7 +2,8 @@
 
 What is acknowledged is on disk first; reads of the catalog and of jobs never touch the disk. A job's change
 of data and its COMPLETED status are one transaction, so a job is applied at most once, whenever the process
-dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied.
+dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied. What memory knows of jobs
+is kept by register.py.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from heapq import nlargest
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -24,7 +23,7 @@ from uuid import uuid4
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from airflow_tds.client.errors import Conflict, JobNotFound, TableNotFound, ValidationFailed
+from airflow_tds.client.errors import Conflict, TableNotFound, ValidationFailed
 from airflow_tds.local.database import Database
 from airflow_tds.local.directory import Directory, StoreUnavailable, sync_directory
 from airflow_tds.local.ends import Ends
@@ -40,6 +39,7 @@ from airflow_tds.local.records import (
     table_of,
     table_row,
 )
+from airflow_tds.local.register import Register
 from airflow_tds.local.sql import literal, relation
 
 __all__ = ["Outside", "Store", "StoreUnavailable"]
@@ -48,8 +48,6 @@ __all__ = ["Outside", "Store", "StoreUnavailable"]
 _UPLOAD_GRACE = 900.0
 #: Seconds beyond it for which data that has arrived waits to be committed.
 _COMMIT_GRACE = 3600.0
-#: What waits for a caller, and ends by itself when none comes.
-_WAITING = ("awaiting", "staged")
 #: DuckDB allocates its file in blocks of this many bytes.
 _BLOCK = 262_144
 
@@ -88,14 +86,9 @@ class Store:
         self.outside: Outside | None = None
         self.changed = threading.Condition(threading.RLock())
         self._tables: dict[str, Table] = {}
-        self._jobs: dict[str, Job] = {}
-        self._queues: dict[bool, deque[str]] = {}
-        self._running: set[str] = set()
-        self._awaiting: set[str] = set()
         self._sizes: dict[str, int] = {}
+        self._register = Register()
         self._receiving: dict[str, int] = {}
-        self._reads: Counter[str] = Counter()
-        self._keys: dict[str, str] = {}
         self._ends = Ends()
         here = self.directory
         try:
@@ -131,7 +124,7 @@ class Store:
             self.database.reopen()
             self._recover()
             for job_id in self._ends.waited_for():
-                self._ends.tell(self._jobs[job_id])
+                self._ends.tell(self._register.job(job_id))
             self.changed.notify_all()
 
     # ---- tables
@@ -198,25 +191,22 @@ class Store:
         Raises:
             JobNotFound: There is none.
         """
-        try:
-            return self._jobs[job_id]
-        except KeyError:
-            raise JobNotFound(f"job {job_id!r} does not exist") from None
+        return self._register.job(job_id)
 
     def awaited(self) -> list[Job]:
         """Give the jobs whose data has not arrived."""
         with self.changed:
-            return [self._jobs[job_id] for job_id in self._awaiting if self._jobs[job_id].status == "awaiting"]
+            return [job for job in self._register.waiting() if job.status == "awaiting"]
 
     def has_fault(self, job_id: str, fault: str) -> bool:
         """Tell whether a job is to go wrong in a way."""
-        return job_id in self._jobs and self._jobs[job_id].spec.get("fault") == fault
+        job = self._register.get(job_id)
+        return job is not None and job.spec.get("fault") == fault
 
     def newest_jobs(self, count: int) -> list[Job]:
         """Give the jobs that began last, the newest first."""
         with self.changed:
-            jobs = (job for job in self._jobs.values() if job.kind != "object")
-            return nlargest(count, jobs, key=lambda job: job.created_at)
+            return self._register.newest(count)
 
     def end(self, job_id: str) -> Future[Job]:
         """Give what will hold a job once it is final.
@@ -234,7 +224,7 @@ class Store:
 
     def running(self, job_id: str) -> bool:
         """Tell whether a worker has taken the job."""
-        return job_id in self._running
+        return self._register.running(job_id)
 
     def same(self, kind: Kind, table_id: str, spec: Mapping[str, Any]) -> Job | None:
         """Give the job that the same request made before, known by its idempotency key; None for none.
@@ -242,7 +232,7 @@ class Store:
         Raises:
             Conflict: The key was used for another request.
         """
-        made = self._jobs.get(self._keys.get(spec.get("key", ""), ""))
+        made = self._register.by_key(spec.get("key", ""))
         if made is None:
             return None
         if (made.kind, made.table_id, made.asked) != (kind, table_id, replace(made, spec=spec).asked):
@@ -252,7 +242,7 @@ class Store:
     def create(self, job: Job) -> Job:
         """Create a job; its place in the queue is given here."""
         with self.changed:
-            job = replace(job, seq=self._next_seq())
+            job = replace(job, seq=self._register.next_seq())
             with self.database.transaction() as cursor:
                 _insert(cursor, "meta.jobs", job_row(job))
             self._publish(job)
@@ -260,7 +250,7 @@ class Store:
 
     def use(self, staged: Job, job: Job) -> Job:
         """Create the job that takes the data of an object, in one transaction with the object's end."""
-        job = replace(job, seq=self._next_seq())
+        job = replace(job, seq=self._register.next_seq())
         os.link(self.directory.payloads / staged.job_id, self.directory.payloads / job.job_id)
         sync_directory(self.directory.payloads)
         used = replace(staged, status="completed", finished_at=self.clock())
@@ -315,7 +305,7 @@ class Store:
             return self._save(
                 replace(
                     job,
-                    seq=self._next_seq(),
+                    seq=self._register.next_seq(),
                     status="staged" if job.kind == "object" else "queued",
                     queued_at=self.clock(),
                     payload_sha256=sha256,
@@ -331,12 +321,13 @@ class Store:
         """
         with self.changed:
             now = self.clock()
-            left = {job_id: self._deadline(self._jobs[job_id]) - now for job_id in self._awaiting}
-            for job_id in [job_id for job_id, seconds in left.items() if seconds <= 0]:
-                staged = self._jobs[job_id].status == "staged"
-                why = "the data was not committed" if staged else "no data arrived before the upload URL expired"
-                self.fail(self._jobs[job_id], why)
-            return min((seconds for seconds in left.values() if seconds > 0), default=inf)
+            left = [(self._deadline(job) - now, job) for job in self._register.waiting()]
+            for job in [job for seconds, job in left if seconds <= 0]:
+                staged = job.status == "staged"
+                self.fail(
+                    job, "the data was not committed" if staged else "no data arrived before the upload URL expired"
+                )
+            return min((seconds for seconds, _ in left if seconds > 0), default=inf)
 
     def result_expires(self, job: Job) -> float:
         """Give the moment at which a query's result is removed."""
@@ -350,13 +341,11 @@ class Store:
         """
         following = inf
         for path in self.directory.results.iterdir():
-            job = self._jobs.get(path.name)
+            job = self._register.get(path.name)
             if job is not None and job.final:
                 expires = self.result_expires(job)
                 if expires <= self.clock():
-                    path.unlink()
-                    if self.outside:
-                        self.outside.remove(path.name)
+                    self._remove_result(job)
                 else:
                     following = min(following, expires)
         return following
@@ -369,41 +358,60 @@ class Store:
             newest: and are not among so many that ended last.
         """
         with self.changed:
-            final = sorted((job for job in self._jobs.values() if job.final), key=lambda job: job.finished_at or 0.0)
-            old = [job.job_id for job in final[: max(0, len(final) - newest)] if (job.finished_at or 0.0) < before]
-            if not old:
-                return
-            with self.database.transaction() as cursor:
-                cursor.execute("DELETE FROM meta.jobs WHERE job_id IN (SELECT unnest(?))", [old])
-            for job_id in old:
-                self._keys.pop(self._jobs.pop(job_id).spec.get("key", ""), None)
-                (self.directory.results / job_id).unlink(missing_ok=True)
+            self._forget(self._register.ended_before(before, newest))
+
+    def forget(self, job_id: str) -> None:
+        """Forget a job that has ended, or that waits for its data.
+
+        Raises:
+            JobNotFound: There is none.
+            Conflict: It is queued, or runs.
+        """
+        with self.changed:
+            if self.job(job_id).status == "queued":
+                raise Conflict(f"job {job_id!r} is under way: it is forgotten once it has ended")
+            self._forget([job_id])
+
+    def _forget(self, job_ids: Sequence[str]) -> None:
+        """Forget jobs in file and memory, then remove their files."""
+        if not job_ids:
+            return
+        with self.database.transaction() as cursor:
+            cursor.execute("DELETE FROM meta.jobs WHERE job_id IN (SELECT unnest(?))", [list(job_ids)])
+        for job in [self.job(job_id) for job_id in job_ids]:
+            self._register.forget(job.job_id)
+            (self.directory.payloads / job.job_id).unlink(missing_ok=True)
+            self._remove_result(job)
+
+    def _remove_result(self, job: Job) -> None:
+        """Remove a query's result, here last: what is still here is tried again."""
+        path = self.directory.results / job.job_id
+        if self.outside and path.exists():
+            self.outside.remove(job.job_id)
+        path.unlink(missing_ok=True)
 
     def note_read(self, job_id: str) -> None:
         """Count that a caller was told a job's status."""
         with self.changed:
-            self._reads[job_id] += 1
+            self._register.note_read(job_id)
             self.changed.notify_all()
 
     def reads(self, job_id: str) -> int:
         """Give how often callers were told a job's status, since the start of this process."""
-        return self._reads[job_id]
+        return self._register.reads(job_id)
 
     # ---- for the workers
 
     def head(self, *, queries: bool) -> Job | None:
         """Give the next job of the queue of queries, or of that of writes."""
         with self.changed:
-            queue = self._queues[queries]
-            return self._jobs[queue[0]] if queue else None
+            return self._register.head(queries=queries)
 
-    def take(self, *, queries: bool) -> Job:
-        """Take the next job off its queue; that it is begun is on disk, so that a killer job is known."""
+    def take(self, job: Job) -> Job:
+        """Take a job off its queue; that it is begun is on disk, so that a killer job is known."""
         with self.changed:
-            job = self._jobs[self._queues[queries][0]]
             begun = self._save(replace(job, attempts=job.attempts + 1))
-            self._queues[queries].popleft()
-            self._running.add(job.job_id)
+            self._register.take(begun)
             return begun
 
     def complete(
@@ -449,29 +457,14 @@ class Store:
         if table is not None and not (job.kind == "delete" and table.row_count):  # deleting gives no block back
             self._measure(table)
         if job.final:
-            (self.directory.payloads / job.job_id).unlink(missing_ok=True)
+            with suppress(OSError):  # one that cannot be removed now is removed at the next start
+                (self.directory.payloads / job.job_id).unlink(missing_ok=True)
         with self.changed:
-            before = self._jobs.get(job.job_id)
-            self._jobs[job.job_id] = job
+            self._register.put(job)
             if table is not None:
                 self._tables[table.table_id] = table
-            if job.status == "queued" and (before is None or before.status == "awaiting"):
-                self._queues[job.kind == "query"].append(job.job_id)
-            if "key" in job.spec:
-                self._keys[job.spec["key"]] = job.job_id
-            if job.status in _WAITING:
-                self._awaiting.add(job.job_id)
-            else:
-                self._awaiting.discard(job.job_id)
-            if job.final:
-                self._running.discard(job.job_id)
-                self._reads.pop(job.job_id, None)
             self._ends.tell(job)
             self.changed.notify_all()
-
-    def _next_seq(self) -> int:
-        self._last_seq += 1
-        return self._last_seq
 
     def _deadline(self, job: Job) -> float:
         if job.spec.get("fault") == "takes_late_data":
@@ -500,18 +493,12 @@ class Store:
             found = cursor.execute(f"SELECT {', '.join(JOB_FIELDS)} FROM meta.jobs ORDER BY seq").fetchall()
         for table in self._tables.values():
             self._measure(table)
-        self._running.clear()
-        self._jobs = {job.job_id: job for job in map(job_of, found)}
-        self._last_seq = max((job.seq for job in self._jobs.values()), default=0)
-        queued = [job for job in self._jobs.values() if job.status == "queued"]
-        self._queues = {lane: deque(j.job_id for j in queued if (j.kind == "query") is lane) for lane in (False, True)}
-        self._awaiting = {job.job_id for job in self._jobs.values() if job.status in _WAITING}
-        self._keys = {job.spec["key"]: job.job_id for job in self._jobs.values() if "key" in job.spec}
+        self._register.load(map(job_of, found))
 
     def _sweep(self) -> None:
         """Remove files that no row needs."""
-        wanted = {job.job_id for job in self._jobs.values() if job.status in ("queued", "staged")}
-        results = {job.job_id for job in self._jobs.values() if job.status == "completed" and job.kind == "query"}
+        wanted = {job.job_id for job in self._register if job.status in ("queued", "staged")}
+        results = {job.job_id for job in self._register if job.status == "completed" and job.kind == "query"}
         self.directory.sweep(wanted, results)
 
 

@@ -29,8 +29,8 @@ _MOST_ATTEMPTS = 3
 _QUERY_THREADS = 2
 #: Kinds whose job's id no caller is told, so that none can ask for it.
 _UNNAMED = ("delete", "truncate")
-#: Seconds between attempts to open a database that failed.
-_BETWEEN_OPENINGS = 1.0
+#: Seconds until what failed is tried again: to open the database, to keep house.
+_AFTER_FAILURE = 1.0
 
 
 class Worker:
@@ -91,6 +91,9 @@ class Worker:
                 log.exception("the database failed and is opened again")
                 self._store.database.broken = True
                 self._notify()
+            except Exception:  # a file that cannot be removed, a bucket that is away: jobs go on
+                log.exception("the service could not keep house")
+                self._pause()
 
     def _next(self, *, queries: bool) -> Job | None:
         """Wait for the next job; None when there is other work: to stop, or to keep house."""
@@ -99,9 +102,10 @@ class Worker:
                 if self._store.database.broken:
                     self._mend(queries=queries)
                     return None
-                until_job = self._until_job(queries=queries)
-                if until_job <= 0:
-                    return self._store.take(queries=queries)
+                head = self._store.head(queries=queries)
+                until_job = self._until(head) if head else inf
+                if head and until_job <= 0:
+                    return self._store.take(head)
                 house = inf if queries else self._housekeeping.due(idle=until_job == inf)
                 if house <= 0:
                     return None
@@ -109,10 +113,9 @@ class Worker:
                 self._store.changed.wait(None if wait == inf else wait)
         return None
 
-    def _until_job(self, *, queries: bool) -> float:
-        """Give the seconds until the next job may start; infinity when none waits."""
-        head = self._store.head(queries=queries)
-        if head is None or self._held:
+    def _until(self, head: Job) -> float:
+        """Give the seconds until the next job may start; infinity while that is not a matter of time."""
+        if self._held:
             return inf
         if head.kind not in _UNNAMED and self._store.reads(head.job_id) < self._reads:
             return inf
@@ -127,7 +130,11 @@ class Worker:
                 return
         except duckdb.Error as failure:
             log.warning("the database cannot be opened yet: %s", type(failure).__name__)
-        self._store.changed.wait(_BETWEEN_OPENINGS)
+        self._pause()
+
+    def _pause(self) -> None:
+        with self._store.changed:
+            self._store.changed.wait(_AFTER_FAILURE)
 
     def _run(self, job: Job) -> None:
         try:

@@ -60,7 +60,7 @@ class Target:
         """Give the rows once no write is under way any more."""
         store = self.service._store
         with store.changed:
-            assert store.changed.wait_for(lambda: not any(j.status == "queued" for j in store._jobs.values()), 60)
+            assert store.changed.wait_for(lambda: not any(j.status == "queued" for j in store.newest_jobs(10_000)), 60)
         return sorted(row["name"] for row in self.reader.iter_rows(self.table))
 
 

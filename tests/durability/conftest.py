@@ -263,10 +263,10 @@ class World:
 
     def settled_rows(self, expected: int) -> list[str]:
         """Give the rows once no job is under way: a write that is queued must not be overlooked."""
-        jobs = self.service._store._jobs
-        with self.service._store.changed:
-            settled = self.service._store.changed.wait_for(
-                lambda: not any(j.status == "queued" for j in jobs.values()), 30
+        store = self.service._store
+        with store.changed:
+            settled = store.changed.wait_for(
+                lambda: not any(j.status == "queued" for j in store.newest_jobs(10_000)), 30
             )
         assert settled
         rows = self.rows()

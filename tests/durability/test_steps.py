@@ -42,8 +42,6 @@ def fail_job(world: Any, job_id: str) -> None:
     """Let the service fail a job that it has not begun."""
     store = world.service._store
     store.fail(store.job(job_id), "out of luck")
-    for queue in store._queues.values():
-        queue.clear()
 
 
 # ---- a write
@@ -272,7 +270,7 @@ def test_a_failed_job_is_clean_where_the_connection_says_that_failures_are_atomi
 
 
 def lose_job(world: Any) -> None:
-    del world.service._store._jobs[world.disk.record.job_id]
+    world.service.forget(world.disk.record.job_id)
 
 
 def test_a_job_that_is_gone_is_ambiguous_after_the_lease_only(world: Any) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from caller import Caller
 
+from airflow_tds.client.errors import Conflict
 from airflow_tds.local import Service
 from airflow_tds.local.intake import Intake
 from airflow_tds.local.store import Store
@@ -66,24 +67,67 @@ def ended(store: Store, count: int) -> list[str]:
     return [job.job_id for job in jobs]
 
 
+def known(store: Store) -> list[str]:
+    return sorted(job.job_id for job in store.newest_jobs(100))
+
+
 def test_old_jobs_are_forgotten_beyond_the_newest(store: Store) -> None:
     jobs = ended(store, 5)
     store.prune(store.clock(), newest=2)
     store.reopen()
-    assert sorted(store._jobs) == sorted(jobs[3:])
+    assert known(store) == sorted(jobs[3:])
 
 
 def test_jobs_that_are_not_old_are_kept(store: Store) -> None:
     jobs = ended(store, 3)
     store.prune(store.clock() - WEEK, newest=0)
-    assert sorted(store._jobs) == sorted(jobs)
+    assert known(store) == sorted(jobs)
 
 
 def test_jobs_that_did_not_end_are_kept_however_old(store: Store) -> None:
     waiting = Intake(store).initiate("append", "t", {"format": "csv"}, 60.0)
     ended(store, 1)
     store.prune(store.clock() + WEEK, newest=0)
-    assert sorted(store._jobs) == [waiting.job_id]
+    assert known(store) == [waiting.job_id]
+
+
+def test_a_job_that_is_forgotten_while_it_waits_for_its_data_stops_no_other(service: Service, caller: Caller) -> None:
+    caller.create("forgetful")
+    begun = caller.initiate("append", "forgetful").json()
+    service.forget(begun["job_id"])
+    assert caller.http.get(f"/data/jobs/{begun['job_id']}").status_code == 404
+    refused = caller.put(begun["upload_url"], b"a\n1\n")
+    assert (refused.status_code, "NoSuchUpload" in refused.text) == (404, True)
+    assert caller.write("append", "forgetful", b"a\n2\n")["status"] == "COMPLETED"
+
+
+def test_a_forgotten_job_is_forgotten_after_a_restart_too(store: Store) -> None:
+    waiting = Intake(store).initiate("append", "t", {"format": "csv", "key": "k"}, 60.0)
+    store.forget(waiting.job_id)
+    store.reopen()
+    assert known(store) == []
+    assert store.same("append", "t", {"format": "csv", "key": "k"}) is None
+
+
+def test_a_job_that_is_under_way_is_not_forgotten(store: Store) -> None:
+    queued = store.enqueue("truncate", "t", {})
+    with pytest.raises(Conflict, match="under way"):
+        store.forget(queued.job_id)
+    assert known(store) == [queued.job_id]
+
+
+def test_a_result_that_cannot_be_removed_stops_no_write(brief: Service, caplog: pytest.LogCaptureFixture) -> None:
+    caller = Caller(brief.url, brief.token)
+    caller.write("upload", "t", b"a\n1\n")
+    brief.hold()
+    job_id = caller.http.post("/data/queries", json={"table_id": "t"}).json()["job_id"]
+    stubborn = brief._store.directory.results / job_id
+    stubborn.mkdir()
+    brief.release()
+    assert caller.settled(job_id)["status"] == "FAILED"
+    assert eventually(lambda: "could not keep house" in caplog.text)
+    assert caller.write("append", "t", b"a\n2\n")["status"] == "COMPLETED"
+    caller.close()
 
 
 def test_an_idle_service_cuts_a_long_log(service: Service, caller: Caller, table: str) -> None:

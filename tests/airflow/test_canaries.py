@@ -163,9 +163,14 @@ def test_what_airflow_keeps_of_a_task_holds_nothing(
     query = TdsCrossQueryOperator(
         task_id="it", request={"table_id": table, "format": "csv"}, destination=str(tmp_path / "out.csv"), **how
     )
-    task = TaskRun()
-    other = TaskRun()
-    results = [task.execute(append), other.execute(query)]
+    task, other = TaskRun(), TaskRun()
+    if deferrable:
+        results = [
+            task.come_back(append, task.leave(append, running)),
+            other.come_back(query, other.leave(query, running)),
+        ]
+    else:
+        results = [task.execute(append), other.execute(query)]
     deferrals = json.dumps([task.deferrals, other.deferrals])
     kept = json.dumps([results, task.values, task.xcoms, other.values, other.xcoms]) + deferrals + caplog.text
 

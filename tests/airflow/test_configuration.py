@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
 from harness import TaskRun, connect
 
 from airflow_tds.client.errors import ValidationFailed
@@ -27,23 +26,21 @@ def loaded(table: str) -> str:
     return table
 
 
-def waits(table: str, **given: Any) -> tuple[float, float]:
+def waits(service: Service, table: str, **given: Any) -> tuple[float, float]:
     """Give pace and length of a deferred wait, seconds."""
     append = TdsAppendOperator(task_id="it", table_id=table, data=ROWS, deferrable=True, **given)
-    with pytest.raises(TaskDeferred) as deferred:
-        append.execute(TaskRun().context())
-    watch = deferred.value.trigger.serialize()[1]
+    watch = TaskRun().leave(append, service).trigger.serialize()[1]
     return watch["poll_interval"], watch["deadline"] - watch["started"]
 
 
 def test_each_goes_before_the_next(service: Service, loaded: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [waits(loaded)]
+    seen = [waits(service, loaded)]
     monkeypatch.setenv("AIRFLOW__TDS__POLL_INTERVAL", "20")
     monkeypatch.setenv("AIRFLOW__TDS__TIMEOUT", "2000")
-    seen.append(waits(loaded))
+    seen.append(waits(service, loaded))
     connect(service, monkeypatch, poll_interval=10, timeout="1000")
-    seen.append(waits(loaded))
-    seen.append(waits(loaded, poll_interval=5, timeout=500))
+    seen.append(waits(service, loaded))
+    seen.append(waits(service, loaded, poll_interval=5, timeout=500))
 
     assert seen == [(30, 7 * 24 * 3600), (20, 2000), (10, 1000), (5, 500)]
 

@@ -274,10 +274,9 @@ class TestOnce:
 
         assert task.execute(TdsAppendOperator(table_id=loaded, data=ROWS, **pace))["row_count"] == 4
 
-    def test_execute_may_run_twice_in_one_try(self, loaded: str, task: TaskRun) -> None:
+    def test_execute_may_run_twice_in_one_try(self, service: Service, loaded: str, task: TaskRun) -> None:
         append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05)
-        with pytest.raises(TaskDeferred):
-            append.execute(task.context())
+        task.leave(append, service)
 
         assert task.execute(append)["row_count"] == 4
 
@@ -420,16 +419,21 @@ class TestInput:
 
 
 class TestTriggers:
-    def test_a_deferral_carries_json_scalars_only(self, loaded: str, task: TaskRun) -> None:
-        task.execute(TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05))
+    @pytest.fixture
+    def deferred(self, service: Service, loaded: str, task: TaskRun) -> tuple[str, dict[str, Any]]:
+        """What a task leaves with while its job certainly goes on: its trigger's path and arguments."""
+        append = TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05)
+        path, kwargs = task.leave(append, service).trigger.serialize()
+        return path, kwargs
 
-        path, kwargs = task.deferrals[0]
+    def test_a_deferral_carries_json_scalars_only(self, deferred: tuple[str, dict[str, Any]]) -> None:
+        path, kwargs = deferred
+
         assert path == "airflow_tds.triggers.TdsJobTrigger"
         assert all(isinstance(value, str | int | float) for value in kwargs.values())
 
-    def test_no_secret_travels(self, service: Service, loaded: str, task: TaskRun) -> None:
-        task.execute(TdsAppendOperator(task_id="it", table_id=loaded, data=ROWS, deferrable=True, poll_interval=0.05))
-        everything = json.dumps([task.values, task.deferrals])
+    def test_no_secret_travels(self, service: Service, task: TaskRun, deferred: tuple[str, dict[str, Any]]) -> None:
+        everything = json.dumps([task.values, task.xcoms, deferred])
 
         assert service.token not in everything
         assert "signature" not in everything
@@ -523,11 +527,11 @@ class TestRescue:
         finally:
             service.release()
 
-    def test_a_job_that_completed_before_the_deferral_timed_out_is_adopted(self, loaded: str, task: TaskRun) -> None:
+    def test_a_job_that_completed_before_the_deferral_timed_out_is_adopted(
+        self, service: Service, loaded: str, task: TaskRun
+    ) -> None:
         append = self.append(loaded)
-        with pytest.raises(TaskDeferred) as deferred:
-            append.execute(task.context())
-        task._fire(deferred.value.trigger)
+        task._fire(task.leave(append, service).trigger)
 
         done = append.resume_execution("__fail__", {"error": "Trigger timeout"}, task.context())
 
@@ -599,8 +603,7 @@ class TestCrossQuery:
             deferrable=True,
             poll_interval=0.05,
         )
-        with pytest.raises(TaskDeferred):
-            query.execute(task.context())
+        task.leave(query, service)
         before = len([r for r in service.requests if r.operation == "start_query"])
 
         task.execute(query)

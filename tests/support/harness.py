@@ -92,7 +92,24 @@ class TaskRun:
     def execute(self, operator: Any) -> Any:
         """Run an operator to its end as Airflow does: triggers and events travel as JSON."""
         self.xcoms = {}  # they survive a deferral, and no try
-        goes_on = operator.execute
+        return self._to_the_end(operator, operator.execute)
+
+    def leave(self, operator: Any, service: Service) -> Any:
+        """Run a deferrable operator until it leaves its worker, which it surely does: the service takes no job."""
+        self.xcoms = {}
+        service.hold()
+        try:
+            with pytest.raises(TaskDeferred) as left:
+                operator.execute(context=self.context())
+        finally:
+            service.release()
+        return left.value
+
+    def come_back(self, operator: Any, left: Any) -> Any:
+        """Go on where an operator left, to its end."""
+        return self._to_the_end(operator, partial(operator.resume_execution, *self._outcome(left)))
+
+    def _to_the_end(self, operator: Any, goes_on: Any) -> Any:
         while True:
             try:
                 return goes_on(context=self.context())

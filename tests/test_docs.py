@@ -71,6 +71,28 @@ def test_the_client_page_shows_every_operation() -> None:
     assert [name for name in sorted(operations) if f".{name}(" not in examples] == []
 
 
+def classes() -> list[str]:
+    """Every operator and sensor that a DAG can import."""
+    from airflow_tds import operators, sensors
+
+    return [name for name in (*operators.__all__, *sensors.__all__) if name.startswith("Tds")]
+
+
+def test_the_operators_page_has_a_section_with_an_example_for_each() -> None:
+    page = (ROOT / "docs" / "operators.md").read_text()
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    used = {name: rf"^```python\n(?s:.*?)\b{name}\(" for name in sections}
+    shown = {name for name, text in sections.items() if re.search(used[name], text, re.MULTILINE)}
+
+    assert [name for name in classes() if name not in shown] == []
+
+
+def test_the_outcomes_page_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "outcomes.md").read_text()
+
+    assert [name for name in classes() if f"| `{name}` | success |" not in page] == []
+
+
 @pytest.mark.parametrize("section", ["Run it", "Test it"])
 def test_the_two_commands_name_a_script_that_exists(section: str) -> None:
     text = (ROOT / "README.md").read_text()

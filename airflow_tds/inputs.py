@@ -95,10 +95,14 @@ def place_of(uri: str | os.PathLike[str], conn_id: str | None, what: str) -> Any
         A local `Path`, or Airflow's path of an object.
 
     Raises:
-        ValidationFailed: No provider that is installed knows the store.
+        ValidationFailed: No provider that is installed knows the store, or `file://` names no whole path.
     """
     text = str(uri)
-    if "://" not in text or text.startswith("file://"):
+    if "://" not in text:
+        return Path(text)
+    if text.startswith("file://"):
+        if not text.startswith("file:///"):
+            raise ValidationFailed(f"{what}: a file is named by its whole path, as in file:///folder/name, not {text}")
         return Path(text.removeprefix("file://"))
     try:
         place = object_storage(text, conn_id)

@@ -14,11 +14,12 @@ from airflow_tds.client.errors import UnexpectedReply, ValidationFailed
 from airflow_tds.outputs import Output, check_whole, output_of
 
 
-@pytest.fixture(params=["file", "object"])
+@pytest.fixture(params=["file", "uri", "object"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place of each kind."""
     objects_in_memory()
-    return str(tmp_path / "r.csv") if request.param == "file" else f"memory://out/{tmp_path.name}/r.csv"
+    places = {"file": f"{tmp_path}/r.csv", "uri": f"file://{tmp_path}/r.csv"}
+    return places.get(request.param, f"memory://out/{tmp_path.name}/r.csv")
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def names(place: str, tmp_path: Path) -> Callable[[], list[str]]:
     store = objects_in_memory()
 
     def listed() -> list[str]:
-        if "://" not in place:
+        if not place.startswith("memory://"):
             return sorted(path.name for path in tmp_path.iterdir())
         return (
             sorted(path.rpartition("/")[2] for path in store.ls(folder, detail=False)) if store.exists(folder) else []
@@ -132,6 +133,7 @@ def test_the_mode_of_a_file_is_the_users(tmp_path: Path) -> None:
     ("destination", "if_exists", "text"),
     [
         ("/there/is/none/r.csv", "fail", "not in a local directory that exists"),
+        ("file://r.csv", "fail", "destination: a file is named by its whole path, as in file:///folder/name"),
         ("s3://bucket/key", "fail", "destination: no file system is known for s3://"),
         ("r.csv", "append", "if_exists is fail, replace or skip, not 'append'"),
     ],

@@ -28,10 +28,18 @@ from airflow_tds.operators.tables import Asking, statistics
 
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
-    from airflow_tds.client.waiting import Watch
+    from airflow_tds.client.waiting import Reading, Watch
     from airflow_tds.operators.queries import JobId
 
 __all__ = ["TdsJobSensor", "TdsTableSensor"]
+
+
+def late_text(watch: Watch, status: str) -> str:
+    """Say what was still missing at the deadline; the same whenever somebody notices."""
+    from airflow_tds.client.waiting import Reading, Verdict
+
+    late = watch.outcome(Reading(Verdict.RUNNING, status), watch.deadline)
+    return late.message if late else ""
 
 
 class _TdsSensor(Deferring, BaseSensorOperator):
@@ -78,7 +86,9 @@ class _TdsSensor(Deferring, BaseSensorOperator):
         self.log.info("%s: %s after %.0f s", outcome.subject, outcome.status or outcome.kind, outcome.waited)
         if outcome.kind == "error":
             self._broken = errors.rebuild(outcome.error, outcome.message)
-        return self._sense(context, carried(event)[0])
+        watch = carried(event)[0]
+        self._late = late_text(watch, outcome.status) if outcome.status else ""
+        return self._sense(context, watch)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; a deferrable sensor that has to wait leaves here."""
@@ -106,18 +116,27 @@ class _TdsSensor(Deferring, BaseSensorOperator):
             raise self._broken
         watch = self._watch or self._new_watch()
         with TdsHook(self.tds_conn_id).get_conn() as client:
-            now, reading = time.time(), client.look(watch)
+            now, reading = time.time(), self._read(client, watch)
             outcome = watch.outcome(reading, now)
             if outcome is not None and outcome.kind != "timed_out":
                 outcome.check()
                 return PokeReturnValue(is_done=True, xcom_value=self._found(client, reading.status))
         self.log.info("%s: %s", watch.subject, reading.status)
-        self._late = late.message if (late := watch.outcome(reading, watch.deadline)) else ""
+        self._late = late_text(watch, reading.status)
         if outcome is not None:
             raise AirflowSensorTimeout(self._late)
         if self.deferrable:
             self._leave(context, watch, carry(watch))
         return PokeReturnValue(is_done=False)
+
+    def _read(self, client: TableClient, watch: Watch) -> Reading:
+        """Look; a service that gives no answer at the deadline is late, as it is for operators."""
+        try:
+            return client.look(watch)
+        except (errors.TransportFailed, errors.ServerError) as failed:
+            if self._late and watch.over(time.time()):
+                raise AirflowSensorTimeout(self._late) from failed
+            raise
 
     def _new_watch(self) -> Watch:
         from airflow_tds.tasks import watch_of

@@ -27,8 +27,8 @@ from airflow_tds.operators import RESCUES
 from airflow_tds.sensors import TdsJobSensor, TdsTableSensor
 
 ROWS = "id,name\n1,a\n2,b\n"
-#: A table of two rows is not as wanted in time.
-LATE = {"min_rows": 3, "timeout": 1}
+#: A table of two rows is not as wanted in time; a busy machine takes a second for a look.
+LATE = {"min_rows": 3, "timeout": 2}
 
 
 @pytest.fixture
@@ -163,8 +163,8 @@ class TestTables:
     def test_a_table_that_is_not_as_wanted_times_out_with_what_is_missing(
         self, loaded: str, task: TaskRun, pace: dict[str, Any], given: dict[str, Any]
     ) -> None:
-        with pytest.raises(AirflowSensorTimeout, match=rf"table {loaded}: still .* wanted .* after 1 s$"):
-            task.execute(TdsTableSensor(table_id=loaded, **given, **(pace | {"timeout": 1})))
+        with pytest.raises(AirflowSensorTimeout, match=rf"table {loaded}: still .* wanted .* after 2 s$"):
+            task.execute(TdsTableSensor(table_id=loaded, **given, **(pace | {"timeout": 2})))
 
     def test_a_sensor_without_a_condition_is_refused(self, loaded: str, task: TaskRun, pace: dict[str, Any]) -> None:
         with pytest.raises(errors.ValidationFailed, match="no condition: give one of") as raised:
@@ -179,7 +179,7 @@ class TestTables:
         with pytest.raises(AirflowSensorTimeout):
             task.execute(
                 TdsTableSensor(
-                    task_id="it", table_id=loaded, min_rows=3, timeout=1, poll_interval=0.05, deferrable=True
+                    task_id="it", table_id=loaded, min_rows=3, timeout=2, poll_interval=0.05, deferrable=True
                 )
             )
 
@@ -238,6 +238,19 @@ class TestWhatBecomesOfFailures:
 
         with pytest.raises(errors.Unauthorized):
             sensor.execute_complete(task.context(), event=event)
+
+    def test_a_service_without_an_answer_at_the_deadline_is_late(
+        self, service: Service, loaded: str, task: TaskRun
+    ) -> None:
+        sensor = TdsTableSensor(task_id="it", table_id=loaded, **LATE, poll_interval=0.05, deferrable=True)
+        event = task._fire(task.leave(sensor, service).trigger)
+        again = TdsTableSensor(task_id="it", table_id=loaded, **LATE, poll_interval=0.05, deferrable=True)
+        service.fault("info", status=503, times=100)
+        try:
+            with pytest.raises(AirflowSensorTimeout, match=rf"table {loaded}: still .* wanted at least 3.* after 2 s$"):
+                again.execute_complete(task.context(), event=event)
+        finally:
+            service.clear_faults()
 
     def test_an_event_that_is_none_is_an_error(self, loaded: str, task: TaskRun) -> None:
         sensor = TdsTableSensor(task_id="it", table_id=loaded, min_rows=1, deferrable=True)

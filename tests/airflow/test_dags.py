@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 OPERATORS_PAGE = (ROOT / "docs" / "operators.md").read_text()
 FEATURES = Path(__file__).parent / "dags" / "features.py"
 EXAMPLES = ("daily_load", "mapped_loads", "conditional_read", "object_storage")
+#: Seconds that all runs may take: two minutes alone on two cores, ten times that beside others.
+LONGEST = 1500
 #: Where names that moved between versions of Airflow are to be had on each.
 SDK = "airflow.providers.common.compat.sdk"
 CANARY = "canary-value-of-a-row"
@@ -151,13 +153,20 @@ def run(folder: Path, service: Service) -> str:
     }
     command = [sys.executable, str(ROOT / "tests" / "support" / "dag_runs.py"), "plan.json", "result.json"]
     done = subprocess.run(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stdout[-5000:]
     return done.stdout
 
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(LONGEST + 60)
 
 
 class TestExamples:

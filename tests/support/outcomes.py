@@ -4,8 +4,9 @@
 
 Each cell of operator x outcome is two tasks of one DAG, one in each mode. Before a task runs, its table and what is
 to go wrong are set up at an embedded service in this process; afterwards its error, and what the service was asked, are
-written down. Both modes must end with the same class and the same text. `--write` puts the table into
-docs/outcomes.md. It takes some minutes, so it is no part of the ordinary tests.
+written down. Both modes must end with the same class and the same text, and must have made the requests that their cell
+may make: by these methods, so often, and no others. `--write` puts the table into docs/outcomes.md. It takes some
+minutes, so it is no part of the ordinary tests.
 """
 
 from __future__ import annotations
@@ -52,19 +53,44 @@ class Kind:
         make: Its class.
         given: Its arguments, made of a table's name and a job's id.
         refused: The operation that a 422 hits.
-        outcomes: What can become of it.
+        asks: What can become of it, and what the service is asked for then: `METHOD operation times`, where `1+` is
+            what depends on how long a wait takes.
         late: The operation that stays pending for a timeout; None where all jobs are held.
     """
 
     make: Any
     given: Callable[[str, str], dict[str, Any]]
     refused: str
-    outcomes: tuple[str, ...]
+    asks: dict[str, str]
     late: str | None = None
 
+    @property
+    def outcomes(self) -> list[str]:
+        """What can become of it, in the order of the table."""
+        return [outcome for outcome in OUTCOMES if outcome in self.asks]
 
-PLAIN = ("success", "401", "404", "422", "service down")
-JOBS = ("success", "job failed", "timeout", "401", "404", "422", "service down")
+
+def each(asked: str) -> dict[str, str]:
+    """Give what is asked for where the first request decides."""
+    return {"success": asked, "401": asked, "404": asked, "422": asked, "service down": ""}
+
+
+#: A table's statistics come first; where they are not found, the fixed query route says whether the table is missing.
+LOOKS = each("GET info 1") | {"404": "GET info 1, GET query_json 1"}
+
+
+def writes(operation: str, looks: int = 1, method: str = "POST") -> dict[str, str]:
+    """Give what a write asks for: it is initiated once, and its data goes out once."""
+    started = f"GET info {looks}, {method} {operation} 1"
+    through = f"{method} {operation} 1, GET get_job 1+, PUT put_payload 1"
+    ended = f"GET info {looks + 1}, {through}"
+    return LOOKS | {"success": ended, "job failed": ended, "timeout": f"GET info {looks}, {through}", "422": started}
+
+
+def queries(started: str, first: str) -> dict[str, str]:
+    """Give what a query's result asks for: it is started once, if at all, and fetched once."""
+    waited = f"{started}GET poll_query 1+"
+    return each(first) | {"success": f"{waited}, GET get_result 1", "job failed": waited, "timeout": waited}
 
 
 def written(**more: Any) -> Callable[[str, str], dict[str, Any]]:
@@ -82,33 +108,55 @@ def joined(table: str, _: str) -> dict[str, Any]:
     return {"request": {"table_id": table, "format": "csv"}, "destination": f"{HOME}/{table}.csv"}
 
 
+ASKED = queries("POST start_query 1, ", "POST start_query 1")
+GIVEN = queries("", "GET poll_query 1")
+TRUNCATED = "GET info 1+, POST truncate 1"
+APPENDS = writes("append", method="PATCH")
 KINDS = {
-    "upload": Kind(operators.TdsUploadOperator, written(), "upload", (*JOBS, "409")),
-    "append": Kind(operators.TdsAppendOperator, written(), "append", JOBS),
-    "upsert": Kind(operators.TdsUpsertOperator, written(key_columns="id"), "upsert", JOBS),
-    "overwrite": Kind(operators.TdsOverwriteOperator, written(), "overwrite", JOBS),
-    "update": Kind(operators.TdsUpdateOperator, written(update_mode="append"), "append", JOBS),
-    "load": Kind(operators.TdsLoadOperator, written(mode="append"), "append", JOBS),
-    "delete": Kind(
-        operators.TdsDeleteRowsOperator, lambda t, _: {"table_id": t, "filters": "id:eq:1"}, "delete_rows", PLAIN
+    "upload": Kind(
+        operators.TdsUploadOperator, written(), "upload", writes("upload") | {"409": "GET info 1, POST upload 1"}
     ),
-    "truncate": Kind(operators.TdsTruncateOperator, lambda t, _: {"table_id": t}, "truncate", ("timeout", *PLAIN)),
-    "query": Kind(operators.TdsQueryOperator, lambda t, _: {"table_id": t}, "query_json", PLAIN),
-    "query_file": Kind(operators.TdsQueryOperator, kept, "start_query", JOBS, "poll_query"),
-    "cross_query": Kind(operators.TdsCrossQueryOperator, joined, "start_query", JOBS, "poll_query"),
+    "append": Kind(operators.TdsAppendOperator, written(), "append", APPENDS),
+    "upsert": Kind(operators.TdsUpsertOperator, written(key_columns="id"), "upsert", writes("upsert")),
+    "overwrite": Kind(operators.TdsOverwriteOperator, written(), "overwrite", writes("overwrite")),
+    "update": Kind(operators.TdsUpdateOperator, written(update_mode="append"), "append", APPENDS),
+    "load": Kind(operators.TdsLoadOperator, written(mode="append"), "append", writes("append", 2, "PATCH")),
+    "delete": Kind(
+        operators.TdsDeleteRowsOperator,
+        lambda t, _: {"table_id": t, "filters": "id:eq:1"},
+        "delete_rows",
+        LOOKS | {"success": "GET info 2, POST delete_rows 1", "422": "GET info 1, POST delete_rows 1"},
+    ),
+    "truncate": Kind(
+        operators.TdsTruncateOperator,
+        lambda t, _: {"table_id": t},
+        "truncate",
+        LOOKS | {"success": TRUNCATED, "timeout": TRUNCATED, "422": "GET info 1, POST truncate 1"},
+    ),
+    "query": Kind(operators.TdsQueryOperator, lambda t, _: {"table_id": t}, "query_json", each("GET query_json 1")),
+    "query_file": Kind(operators.TdsQueryOperator, kept, "start_query", ASKED, "poll_query"),
+    "cross_query": Kind(operators.TdsCrossQueryOperator, joined, "start_query", ASKED, "poll_query"),
     "download": Kind(
         operators.TdsDownloadOperator,
         lambda t, j: {"job_id": j, "destination": f"{HOME}/{t}.csv"},
         "poll_query",
-        JOBS,
+        GIVEN,
         "poll_query",
     ),
-    "info": Kind(operators.TdsTableInfoOperator, lambda t, _: {"table_id": t}, "info", PLAIN),
-    "check": Kind(operators.TdsCheckOperator, lambda t, _: {"table_id": t, "min_rows": 1}, "info", PLAIN),
+    "info": Kind(operators.TdsTableInfoOperator, lambda t, _: {"table_id": t}, "info", LOOKS),
+    "check": Kind(operators.TdsCheckOperator, lambda t, _: {"table_id": t, "min_rows": 1}, "info", LOOKS),
     "table_sensor": Kind(
-        sensors.TdsTableSensor, lambda t, _: {"table_id": t, "min_rows": 1}, "info", ("timeout", *PLAIN)
+        sensors.TdsTableSensor,
+        lambda t, _: {"table_id": t, "min_rows": 1},
+        "info",
+        LOOKS | {"success": "GET info 2", "timeout": "GET info 1+"},
     ),
-    "job_sensor": Kind(sensors.TdsJobSensor, lambda _, j: {"job_id": j}, "get_job", JOBS),
+    "job_sensor": Kind(
+        sensors.TdsJobSensor,
+        lambda _, j: {"job_id": j},
+        "get_job",
+        each("GET get_job 1") | dict.fromkeys(("success", "job failed", "timeout"), "GET get_job 1+"),
+    ),
 }
 #: What waits, hence has a mode.
 MODES = dict.fromkeys(KINDS, (False, True)) | {"info": (False,), "check": (False,)}
@@ -117,10 +165,9 @@ MODES = dict.fromkeys(KINDS, (False, True)) | {"info": (False,), "check": (False
 def cells() -> Iterator[tuple[str, str, bool]]:
     """Name every task: operator, outcome, mode."""
     for name, kind in KINDS.items():
-        for outcome in OUTCOMES:
-            if outcome in kind.outcomes:
-                for deferrable in MODES[name]:
-                    yield name, outcome, deferrable
+        for outcome in kind.outcomes:
+            for deferrable in MODES[name]:
+                yield name, outcome, deferrable
 
 
 def task_id(name: str, outcome: str, *, deferrable: bool) -> str:
@@ -181,7 +228,7 @@ def _name_job(context: Any, own: str) -> None:
 def settle(service: Service, own: str, context: Any) -> None:
     """Write down what became of a task, and undo what was to go wrong."""
     error = context.get("exception") if RESULTS.get(own) is None else None
-    asked = Counter(one.operation for one in service.requests[BEGUN[own] :] if one.operation)
+    asked = Counter(f"{one.method} {one.operation}" for one in service.requests[BEGUN[own] :] if one.operation)
     RESULTS[own] = {"error": error, "asked": dict(asked)}
     service.clear_faults()
     service.release()
@@ -211,31 +258,43 @@ def plain(error: BaseException | None) -> tuple[str, str]:
     return kind, re.sub(r"[\n|]", " ", re.sub(r"after \d+ s", "after N s", text))
 
 
+def fits(end: dict[str, Any], asks: str) -> bool:
+    """Say whether a task has asked the service for what its cell may ask for, and for nothing else."""
+    asked = dict(end["asked"])
+    for one in filter(None, asks.split(", ")):
+        request, _, times = one.rpartition(" ")
+        found = asked.pop(request, 0)
+        if found < 1 if times == "1+" else found != int(times):
+            return False
+    return not asked
+
+
 def rows() -> Iterator[tuple[str, ...]]:
     """Give the table's rows: class, outcome, error, whether retried, text, requests; both modes must agree."""
     from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout
 
     for name, kind in KINDS.items():
-        for outcome in (one for one in OUTCOMES if one in kind.outcomes):
+        for outcome in kind.outcomes:
             ends = [RESULTS[task_id(name, outcome, deferrable=mode)] for mode in MODES[name]]
             told = {plain(end["error"]) for end in ends}
+            asks = kind.asks[outcome]
+            WRONG.extend(f"{name}, {outcome}: asked for {end['asked']}" for end in ends if not fits(end, asks))
             if len(told) != 1 or (outcome == "success") != (told == {("", "")}):
                 WRONG.append(f"{name}, {outcome}: {told}")
             error = ends[0]["error"]
             final = isinstance(error, AirflowFailException | AirflowSensorTimeout)
             retried = "" if error is None else "no" if final else "yes"
-            asked = ", ".join(f"{one}" for one in ends[0]["asked"])
             named = kind.make.__name__ + (" (file)" if name == "query_file" else "")
-            yield (named, outcome, *min(told), retried, asked)
+            yield (named, outcome, *min(told), retried, asks)
 
 
 def table() -> str:
     """Write the table for people."""
     head = "| Operator | Outcome | Error | Text | Retried | The service was asked for |\n|---|---|---|---|---|---|\n"
     lines = []
-    for named, outcome, error, text, retried, asked in rows():
+    for named, outcome, error, text, retried, asks in rows():
         shown = text if len(text) <= 160 else text[:157] + "..."  # one line
-        lines.append(f"| `{named}` | {outcome} | {f'`{error}`' if error else ''} | {shown} | {retried} | {asked} |")
+        lines.append(f"| `{named}` | {outcome} | {f'`{error}`' if error else ''} | {shown} | {retried} | {asks} |")
     return head + "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from starlette.responses import JSONResponse, Response
+from pydantic_core import to_json
+from starlette.responses import Response
 
 from airflow_tds.client import errors
 from airflow_tds.client.wire import Wire
@@ -172,7 +173,9 @@ class Answers:
 def said(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Give an answer with a JSON document, or with nothing where its status allows for none."""
     given = dict(headers or {})
-    return Response(status_code=status, headers=given) if status in _EMPTY else JSONResponse(content, status, given)
+    if status in _EMPTY:
+        return Response(status_code=status, headers=given)
+    return Response(to_json(content), status, given, media_type="application/json")
 
 
 def _named(pointers: Sequence[str]) -> tuple[str, ...]:

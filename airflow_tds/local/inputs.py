@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -180,21 +181,22 @@ def _refuse_unplaced(document: Any, pointers: Sequence[str]) -> None:
 
 
 def _leaves(
-    document: Mapping[str, Any], known: Sequence[list[str]], above: tuple[str, ...] = ()
-) -> Iterator[list[str]]:
+    document: Mapping[str, Any], known: Sequence[tuple[str, ...]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Give the places of a document at which and above which nothing is known."""
     for key, value in document.items():
-        here = [*above, key]
+        here = (*above, key)
         below = [keys for keys in known if keys[: len(here)] == here]
         if not below:
             yield here
         elif here not in below and isinstance(value, dict):
-            yield from _leaves(value, below, tuple(here))
+            yield from _leaves(value, below, here)
 
 
-def pointer_keys(pointer: str) -> list[str]:
-    """Take a JSON pointer (RFC 6901) apart."""
-    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.removeprefix("/").split("/")]
+@cache
+def pointer_keys(pointer: str) -> tuple[str, ...]:
+    """Take a JSON pointer (RFC 6901) apart; there are only those of the wire map."""
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in pointer.removeprefix("/").split("/"))
 
 
 # ---- what each kind of operation asks

@@ -246,7 +246,7 @@ class Operations:
         sent = Sent(
             served.line.method,
             request.scope["path"],
-            Sent.parameters(request.url.query),
+            Sent.parameters(request.scope["query_string"].decode("latin-1")),
             request.headers,
             None if payload else document_of(await request.body()),
         )

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
@@ -41,6 +42,11 @@ class RequestRecord:
     status: int
     headers: dict[str, str]
     fault: dict[str, Any] | None = None
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
 
 
 class Recorder:
@@ -79,7 +85,7 @@ class Recorder:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 note(message["status"])
-                MutableHeaders(scope=message).setdefault("Date", formatdate(self._clock(), usegmt=True))
+                MutableHeaders(scope=message).setdefault("Date", _date(int(self._clock())))
             await send(message)
 
         def noted_close() -> None:

@@ -8,6 +8,7 @@ operation is inputs.py's.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus
@@ -147,14 +148,16 @@ class Router:
         faults: Faults,
         refuse: Callable[[Refused], Endpoint],
     ) -> None:
-        self._served = served
+        self._by_depth: dict[int, list[Served]] = defaultdict(list)  # no id holds a separator
+        for each in served:
+            self._by_depth[each.line.path.count("/")].append(each)
         self._refuse = refuse
         self._apps = {id(each): FaultyRoute(each.name, each.endpoint, faults) for each in served}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by the operation that it means."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        here = [each for each in self._served if each.line.has_path(scope["path"])]
+        here = self._at(scope["path"])
         alike = [each for each in here if each.line.method == method]
         if not alike:
             await self._nothing(scope, {each.line.method for each in here})(scope, receive, send)
@@ -175,14 +178,20 @@ class Router:
 
     def _needs_body(self, alike: Sequence[Served], sent: Sent) -> bool:
         """Say whether only a body can tell which route is meant; a payload is not read for that."""
+        if len(alike) == 1:
+            return False
         fitting = [each for each in alike if each.line.fits(sent)]
         told = [each for each in fitting if each.route and each.has_mode(given_mode(each.route, sent))]
         return len(fitting) > 1 and not told and any(each.reads_body for each in fitting)
 
     def find(self, sent: Sent) -> Served | None:
         """Find the operation that a request means; None where no route has its method and path."""
-        alike = [each for each in self._served if each.line.has_path(sent.path) and each.line.method == sent.method]
+        alike = [each for each in self._at(sent.path) if each.line.method == sent.method]
         return self.choose(alike, sent) if alike else None
+
+    def _at(self, path: str) -> list[Served]:
+        """Give the routes that have a path."""
+        return [each for each in self._by_depth.get(path.count("/"), ()) if each.line.has_path(path)]
 
     def choose(self, alike: Sequence[Served], sent: Sent) -> Served:
         """Choose among routes of one method and path.

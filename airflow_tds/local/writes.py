@@ -64,7 +64,7 @@ def upsert(cursor: DuckDBPyConnection, table: Table, payload: Payload, keys: Seq
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE payload AS {payload.rows(cursor, table.columns)}")
     given = _counted(cursor)
     _refuse_repeated_keys(cursor, "payload", keys)
-    match = " AND ".join(f"t.{identifier(key)} IS NOT DISTINCT FROM p.{identifier(key)}" for key in keys)
+    match = _match(cursor, keys)
     hit, gone = _met(cursor, table, keys, match)
     if hit == gone:
         cursor.execute(f"DELETE FROM {_rows(table)} t USING payload p WHERE {match}")
@@ -131,6 +131,18 @@ def _refuse_repeated_keys(cursor: DuckDBPyConnection, rows: str, keys: Sequence[
     if found is not None:
         key = ", ".join(f"{name}={value!r}" for name, value in zip(keys, found[1:], strict=True))
         raise BadPayload(f"the payload has {found[0]} rows with the key {key}; a key may be given once")
+
+
+def _match(cursor: DuckDBPyConnection, keys: Sequence[str]) -> str:
+    """Give the condition that rows have the same keys; NULL matches NULL.
+
+    Only by `=` does the engine read no more of the table than the payload's keys can be in: half the time.
+    """
+    nulls = ", ".join(f"count(*) > count({identifier(key)})" for key in keys)
+    found = cursor.execute(f"SELECT {nulls} FROM payload").fetchone() or ()
+    same = ["IS NOT DISTINCT FROM" if has_null else "=" for has_null in found]
+    pairs = zip(map(identifier, keys), same, strict=True)
+    return " AND ".join(f"t.{key} {operator} p.{key}" for key, operator in pairs)
 
 
 def _met(cursor: DuckDBPyConnection, table: Table, keys: Sequence[str], match: str) -> tuple[int, int]:

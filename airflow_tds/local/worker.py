@@ -120,7 +120,8 @@ class Worker:
         if head.kind not in _UNNAMED and self._store.reads(head.job_id) < self._reads:
             return inf
         delay = 0.0 if head.kind == "delete" else self._delay  # its caller waits for the answer
-        return (head.queued_at or 0.0) + delay - self._store.clock()
+        waited = self._store.clock() - (head.queued_at or 0.0)
+        return delay - waited if waited >= 0 else 0.0  # a clock that was set back makes nobody wait
 
     def _mend(self, *, queries: bool) -> None:
         """Let the writer open the store again, and try until it can: a full disk is full for a while."""

@@ -50,6 +50,17 @@ def test_a_restart_keeps_tables_jobs_and_links(kept: Service) -> None:
     caller.close()
 
 
+def test_a_clock_that_is_set_back_holds_up_no_job(kept: Service) -> None:
+    caller, clock = Caller(kept.url, kept.token), kept._store.clock
+    kept.hold()
+    kept._store.clock = lambda: clock() + 3600
+    job = caller.submit("upload", "t", ROWS)
+    kept._store.clock = clock
+    kept.release()
+    assert caller.settled(job)["status"] == "COMPLETED"
+    caller.close()
+
+
 def test_queued_jobs_go_on_after_a_restart_in_their_order(kept: Service) -> None:
     caller = Caller(kept.url, kept.token)
     kept.hold()

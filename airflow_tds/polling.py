@@ -403,6 +403,7 @@ class Poller:
         if isinstance(found, Reading):
             entry.reading = found
         await self._wake(entry.subscriptions, None if isinstance(found, Reading) else found)
+        await asyncio.sleep(0)  # whoever has what it waited for leaves first: nobody asks again for nobody
 
     async def _wake(self, subscriptions: Iterable[Subscription], error: errors.TableServiceError | None) -> None:
         """Wake in slices; each gets an instance of the error for itself."""

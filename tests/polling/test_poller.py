@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,6 +64,18 @@ def test_many_jobs_share_the_few_connections_of_the_workers(bench: Any, monkeypa
             assert {outcome.kind for outcome in outcomes} == {"completed"}
             assert len(origin.reads) == 80
             assert origin.connections <= 4
+
+    bench.run(test())
+
+
+def test_a_job_that_has_ended_is_not_asked_for_again_however_short_the_pause(bench: Any) -> None:
+    async def test() -> None:
+        async with bench.origin("COMPLETED") as origin:
+            bench.connect(origin.port)
+            restless = replace(bench.watch(), poll_interval=0.0, first_pause=0.0)
+            assert (await bench.wait(restless)).kind == "completed"
+            assert (await bench.wait(bench.watch("another"))).kind == "completed"
+            assert origin.counts["j1"] == 1
 
     bench.run(test())
 
@@ -183,8 +196,8 @@ def test_two_changes_in_quick_succession_wake_the_subscriber_to_the_latest(bench
             await origin.asked(1)
             poller = await polling.poller_for(CONN)
             entry = next(iter(poller._entries.values()))
-            await poller._publish(entry, Reading(Verdict.RUNNING, "RUNNING"))
-            await poller._publish(entry, Reading(Verdict.COMPLETED, "COMPLETED"))
+            readings = Reading(Verdict.RUNNING, "RUNNING"), Reading(Verdict.COMPLETED, "COMPLETED")
+            await asyncio.gather(*[poller._publish(entry, reading) for reading in readings])
             assert (await waiting).kind == "completed"
             assert told == ["COMPLETED"]
 

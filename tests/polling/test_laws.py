@@ -1,4 +1,7 @@
-"""The poller's laws, each by a test that fails without it; laws 1 to 6, 9 and 11 stand in test_poller.py."""
+"""The poller's laws, each by a test that fails without it; laws 1 to 6, 9 and 11 stand in test_poller.py, too.
+
+tests/proofs/laws.py takes each law out of the poller and sees these tests fail.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import asyncio
 import logging
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from poller_laws import LAWS, Law, without
 
 from airflow_tds import polling
 from airflow_tds.client.errors import ServerError, ValidationFailed
@@ -73,6 +78,42 @@ def test_law_2_an_entry_that_was_queued_anew_is_taken_once(bench: Any) -> None:
         entry = poller._subscribe(subscription)
         poller._push(entry, 0.0)
         assert (poller._take(), poller._take()) == (entry, None)
+
+    bench.run(test())
+
+
+# ---- law 3: a poller closes itself, a while after its last subscriber
+
+
+def test_law_3_waits_one_after_the_other_share_a_poller_and_its_connections(bench: Any) -> None:
+    async def test() -> None:
+        async with bench.origin("COMPLETED") as origin:
+            bench.connect(origin.port)
+            for number in range(polling.WORKERS + 1):
+                assert (await bench.wait(bench.watch(f"j{number}"))).kind == "completed"
+            assert origin.connections <= polling.WORKERS
+
+    bench.run(test())
+
+
+# ---- law 5: a timer that finds nothing due arms the next one
+
+
+def test_law_5_a_place_that_does_not_count_any_more_does_not_stop_the_timer(bench: Any) -> None:
+    async def test() -> None:
+        async with bench.origin("COMPLETED") as origin:
+            bench.connect(origin.port)
+            poller = await polling.poller_for(CONN)
+            await asyncio.sleep(0)  # the workers begin, and wait: nothing is due
+            now, loop = poller._loop.time(), asyncio.get_running_loop()
+            left, stays = (polling.Subscription(bench.watch(name), loop.create_future()) for name in ("left", "stays"))
+            for subscription, due in ((left, 0.02), (stays, 0.2)):
+                entry = poller._subscribe(subscription)
+                poller._push(entry, now + due)  # its first place, which is due now, does not count any more
+                if subscription is left:
+                    poller._leave(entry, left)
+            assert await stays.changed is None
+            assert origin.counts == {"stays": 1}
 
     bench.run(test())
 
@@ -175,10 +216,10 @@ def test_law_8_the_loop_turns_between_the_slices_of_a_fan_out(bench: Any) -> Non
         poller = await polling.poller_for(CONN)
         loop = asyncio.get_running_loop()
         many = [polling.Subscription(bench.watch(), loop.create_future()) for _ in range(5 * polling.SLICE)]
-        woken: list[int] = []
+        woken = [0]
 
         async def look() -> None:
-            while len(woken) < 4:
+            while woken[-1] < len(many):
                 await asyncio.sleep(0)
                 woken.append(sum(one.changed.done() for one in many))
 
@@ -369,3 +410,14 @@ def test_an_answer_that_breaks_is_no_answer_and_the_wait_goes_on(bench: Any, raw
             assert (await bench.wait(bench.watch())).kind == "completed"
 
     bench.run(test())
+
+
+# ---- the table of laws, from which tests/proofs/laws.py works
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: str(law.number))
+def test_a_law_can_be_taken_out_of_the_source_as_it_is(law: Law) -> None:
+    source = Path(polling.__file__).read_text()
+
+    for removal in law.removals:
+        compile(without(source, removal), "polling.py", "exec")

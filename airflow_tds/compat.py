@@ -50,6 +50,7 @@ __all__ = [
     "hide_soon",
     "never_expire",
     "object_storage",
+    "stats",
     "task_state_store",
     "variables",
 ]
@@ -138,6 +139,13 @@ def variables() -> Any:
     from airflow.providers.common.compat.sdk import Variable
 
     return Variable
+
+
+def stats() -> Any:
+    """Give what Airflow's metrics are told; it moved to the task SDK in 3.2."""
+    from airflow.providers.common.compat.sdk import Stats
+
+    return Stats
 
 
 def object_storage(uri: str, conn_id: str | None = None) -> Any:

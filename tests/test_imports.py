@@ -75,6 +75,7 @@ ORDER = (
     "inputs",
     "outputs",
     "etags",
+    "metrics",
     "operations",
     "hooks",
     "doctor.command",

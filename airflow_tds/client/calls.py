@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from airflow_tds.client import errors
@@ -22,7 +23,7 @@ from airflow_tds.client.runtime import Runtime
 from airflow_tds.client.waiting import GRACE, Outcome, Reading, Verdict, Watch
 from airflow_tds.client.wire import Wire
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "Tally"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,6 +73,29 @@ def asked(error: errors.TableServiceError) -> float | None:
     return error.retry_after if isinstance(error, errors.ServerError) else None
 
 
+@dataclass
+class Tally:
+    """What a client has done so far.
+
+    Attributes:
+        answered: Requests that went well, by operation.
+        repeated: Requests that were sent again.
+        sent: Bytes of payloads whose length was known.
+        received: Bytes of answers and results.
+    """
+
+    answered: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def count(self, request: Request, reply: Reply) -> None:
+        """Count a request that went well."""
+        self.answered[request.operation] += 1
+        self.sent += (request.body and request.body.length) or 0
+        self.received += reply.received
+
+
 class Calls:
     """Requests and waits over a runtime.
 
@@ -79,6 +103,9 @@ class Calls:
         runtime: The outside world.
         wire: The wire map; None for the default one.
         timeouts: How long a transfer may take; None for the defaults.
+
+    Attributes:
+        tally: What it has done so far.
     """
 
     def __init__(self, runtime: Runtime, wire: Wire | None = None, *, timeouts: Timeouts | None = None) -> None:
@@ -86,6 +113,7 @@ class Calls:
         self.wire = wire or Wire()
         self._timeouts = timeouts or Timeouts()
         self._budget = BUDGET
+        self.tally = Tally()
 
     @property
     def transfer_timeout(self) -> float:
@@ -116,6 +144,7 @@ class Calls:
                     await self._runtime.pause(max(0.0, left))
                     raise
                 log.warning("%s; again in %.1f s", failed, wait)
+                self.tally.repeated += 1
             else:
                 self._budget = min(BUDGET, self._budget + (attempt == 1))
                 return found
@@ -136,6 +165,7 @@ class Calls:
         error = self.wire.error(request, reply)
         if error is not None:
             raise await self._told_apart(request, error)
+        self.tally.count(request, reply)
         return reply
 
     async def _told_apart(self, request: Request, error: errors.TableServiceError) -> errors.TableServiceError:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar,
 
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access, Timeouts, Tls
-from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT
+from airflow_tds.client.calls import POLL_INTERVAL, TIMEOUT, Tally
 from airflow_tds.client.credentials import Bearer, Credentials
 from airflow_tds.client.filters import Filters
 from airflow_tds.client.models import QueryResponse
@@ -203,6 +203,11 @@ class TableClient:
     def transfer_timeout(self) -> float:
         """Seconds that one upload may take at most."""
         return self._operations.transfer_timeout
+
+    @property
+    def tally(self) -> Tally:
+        """What it has done so far: requests, repetitions, bytes."""
+        return self._operations.tally
 
     def stop(self) -> None:
         """End the work of another frame of this thread before its next request, piece or pause.

@@ -124,12 +124,15 @@ class TdsOperator(Deferring, BaseOperator):
     def _run(self, context: Context, watch: Watch | None, record: Record | None) -> Any:
         """Connect, and go on from wherever the record says."""
         from airflow_tds.hooks import TdsHook
+        from airflow_tds.metrics import told
 
         settings = TdsHook(self.tds_conn_id).settings()
         with settings.client() as client:
             self._client = client
             store = self._store(context, settings, record)
-            return self._work(Turn(context, settings, client, store, watch or self._new_watch(settings)))
+            turn = Turn(context, settings, client, store, watch or self._new_watch(settings))
+            with told(type(self).__name__, client.tally, turn.watch.started):
+                return self._work(turn)
 
     def _work(self, turn: Turn) -> Any:
         raise NotImplementedError

@@ -179,6 +179,12 @@ class _Object(Output):
             Path(name).unlink(missing_ok=True)
 
     def _put(self, name: str) -> None:
+        try:
+            self._put_whole(name)
+        except FileNotFoundError as nowhere:  # a bucket, most likely: the local file is there
+            raise ValidationFailed(f"destination {self.uri!r} cannot be written: {nowhere}") from nowhere
+
+    def _put_whole(self, name: str) -> None:
         protocols = self._fs.protocol
         if {protocols} & WHOLE if isinstance(protocols, str) else WHOLE.intersection(protocols):
             self._fs.put_file(name, self._key)

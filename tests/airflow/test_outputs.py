@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import objects_in_memory
+from thorough import THOROUGH
 
 from airflow_tds.client.errors import UnexpectedReply, ValidationFailed
 from airflow_tds.outputs import Output, check_whole, output_of
@@ -107,6 +110,17 @@ def test_what_could_not_be_moved_leaves_no_part(monkeypatch: pytest.MonkeyPatch,
     assert store.ls(f"/out/{tmp_path.name}") == []
 
 
+def test_a_bucket_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")  # as s3fs says it
+
+    monkeypatch.setattr(objects_in_memory(), "put_file", refuse)
+    with pytest.raises(
+        ValidationFailed, match=r"memory://none/r.csv' cannot be written: The specified bucket does not"
+    ):
+        fill(output_of("memory://none/r.csv", None, "fail"), "id\n")
+
+
 @pytest.mark.parametrize("protocol", ["s3", ("gs", "gcs"), ("s3", "s3a")])
 def test_a_store_in_which_objects_appear_whole_gets_them_under_their_own_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, protocol: Any
@@ -181,6 +195,46 @@ def test_what_a_killed_try_left_long_ago_is_removed(tmp_path: Path) -> None:
     fill(output_of(tmp_path / "r.csv", None, "fail"), "id\n")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [young.name, others.name, "r.csv"]
+
+
+#: Fills a target again and again in children, and kills each at some moment of its work; says how many parts it left.
+KILLS = """
+import os, random, signal, sys, time
+from pathlib import Path
+from airflow_tds.outputs import output_of
+
+target, piece, pieces = Path(sys.argv[1]), b"x" * 4096, 16
+
+def filled():
+    with output_of(target, None, "replace").filling() as file, file.open("wb", buffering=0) as out:
+        for _ in range(pieces):
+            out.write(piece)
+
+began = time.monotonic()
+filled()
+usual = time.monotonic() - began
+for _ in range(int(sys.argv[2])):
+    target.unlink(missing_ok=True)
+    child = os.fork()
+    if not child:
+        filled()
+        os._exit(0)
+    time.sleep(random.uniform(0, 2 * usual))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not target.exists() or target.read_bytes() == piece * pieces
+print(len(list(target.parent.glob("*.part"))))
+"""
+
+
+def test_a_process_that_is_killed_never_leaves_half_a_result_in_place(tmp_path: Path) -> None:
+    kills = str(THOROUGH or 100)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLS, tmp_path / "r.csv", kills], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0  # some were killed in the middle of it
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,7 @@ def worlds(service: Service) -> Iterator[Worlds]:
     yield worlds
     worlds.close()
     service._store.clock = time.time
+    service.release()  # a test that ended while it held the jobs would hold those of the next one
     service.release()  # what one test held, the next one waits for
 
 

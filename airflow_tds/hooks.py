@@ -124,7 +124,7 @@ class TdsHook(ClientOperations, BaseHook):
             WaitTimedOut: The job goes on after the timeout.
             AmbiguousWriteError: It cannot be known whether the write was applied.
         """
-        from airflow_tds.durability import Choices, Write, WriteOnce
+        from airflow_tds.durability import Attempt, Choices, Write, WriteOnce
         from airflow_tds.inputs import format_of, source_of
         from airflow_tds.tasks import BLOCKING_INTERVAL, claim, generation_of, store_of, watch_of
 
@@ -152,8 +152,8 @@ class TdsHook(ClientOperations, BaseHook):
         claim(context, slot)
         place = store_of(context, self.log, place=store or settings.store, durable=durable, slot=slot)
         with settings.client() as client:
-            generation, policy = generation_of(context), settings.policy()
-            once = WriteOnce(client, place, generation, self.log, write=write, policy=policy, choices=choices)
+            attempt = Attempt(client, place, generation_of(context), self.log, choices)
+            once = WriteOnce(attempt, write=write, policy=settings.policy())
             return once.result(once.complete(watch))
 
     def test_connection(self) -> tuple[bool, str]:

@@ -11,12 +11,13 @@ from airflow_tds.durability.queries import GivenQuery, QueryOnce
 from airflow_tds.durability.records import Generation, Record, digest
 from airflow_tds.durability.requests import DeleteOnce, TruncateOnce
 from airflow_tds.durability.sources import Source
-from airflow_tds.durability.steps import Done, Once, Wait
+from airflow_tds.durability.steps import Attempt, Done, Once, Wait
 from airflow_tds.durability.stores import FileStore, MemoryStore, ObjectStore, RecordStore, TaskStore, VariableStore
 from airflow_tds.durability.writes import Write, WriteOnce
 
 __all__ = [
     "LEASE_MARGIN",
+    "Attempt",
     "Choices",
     "DeleteOnce",
     "Done",

@@ -7,13 +7,15 @@ only where the record proves that no upload of ours is open: else the data could
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from airflow_tds.client import errors
 from airflow_tds.client.models import DatasetInfoResponse
+from airflow_tds.durability.decisions import Policy
 from airflow_tds.durability.records import Record, digest
+from airflow_tds.durability.steps import Attempt
 from airflow_tds.durability.stores import MemoryStore
-from airflow_tds.durability.writes import WriteOnce
+from airflow_tds.durability.writes import Write, WriteOnce
 
 __all__ = ["LoadOnce", "Mode"]
 
@@ -24,13 +26,14 @@ class LoadOnce(WriteOnce):
     """A load from its first request to its end, at most once.
 
     Args:
-        args: As for `WriteOnce`; what is written names upload, and the key columns of the mode.
+        attempt: The try that makes it.
+        write: What was asked for; it names upload, and the key columns of the mode.
+        policy: What the connection says of the service.
         mode: What follows the first load.
-        kwargs: As for `WriteOnce`.
     """
 
-    def __init__(self, *args: Any, mode: Mode, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, attempt: Attempt, *, write: Write, policy: Policy, mode: Mode) -> None:
+        super().__init__(attempt, write=write, policy=policy)
         self._mode = mode
         self._keys = self._write.key_columns
         self._write = replace(self._write, identity=digest(self._write.identity, mode))

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 from airflow_tds.client import errors
-from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Watch
-from airflow_tds.durability.records import Generation, Record
-from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
-from airflow_tds.durability.stores import MemoryStore, RecordStore
+from airflow_tds.durability.records import Record
+from airflow_tds.durability.steps import GONE, Attempt, Done, Once, Wait, known
 
 __all__ = ["GivenQuery", "QueryOnce"]
 
@@ -23,25 +21,13 @@ class QueryOnce(Once):
     started anew.
 
     Args:
-        client: The service.
-        store: Where its record is kept.
-        generation: This try's.
-        log: Says which case was taken.
+        attempt: The try that starts it, or goes on with it.
         request: What was asked for.
         identity: See `Record`.
     """
 
-    def __init__(
-        self,
-        client: TableClient,
-        store: RecordStore,
-        generation: Generation,
-        log: Log,
-        *,
-        request: Mapping[str, Any],
-        identity: str,
-    ) -> None:
-        super().__init__(client, store, generation, log)
+    def __init__(self, attempt: Attempt, *, request: Mapping[str, Any], identity: str) -> None:
+        super().__init__(attempt)
         self._request = request
         self._identity = identity
         self._content = ""
@@ -135,13 +121,12 @@ class GivenQuery(Once):
     """A query that something else started: there is nothing to be recorded.
 
     Args:
-        client: The service.
-        log: Says nothing.
+        attempt: The try that waits for it; its store is left alone.
         job_id: The query's job.
     """
 
-    def __init__(self, client: TableClient, log: Log, job_id: str) -> None:
-        super().__init__(client, MemoryStore(), Generation(0, 0), log)
+    def __init__(self, attempt: Attempt, job_id: str) -> None:
+        super().__init__(attempt)
         self.job_id = job_id
 
     def advance(self, watch: Watch) -> Wait | Done:

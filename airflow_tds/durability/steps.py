@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from airflow_tds.client import errors
@@ -21,7 +21,7 @@ from airflow_tds.durability.decisions import Adopt, Ambiguous, Attach, Choices, 
 from airflow_tds.durability.records import Generation, Phase, Record, utc
 from airflow_tds.durability.stores import RecordStore
 
-__all__ = ["GONE", "Done", "Log", "Once", "Wait", "known"]
+__all__ = ["GONE", "Attempt", "Done", "Log", "Once", "Wait", "known"]
 
 #: A job that the service does not know, or not any more, §7: neither proves that nothing was applied.
 GONE = (404, 410)
@@ -61,28 +61,44 @@ class Done:
     job_id: str
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One try of a task: what it has at hand for durable work.
+
+    Attributes:
+        client: The service.
+        store: Where the record of the work is kept.
+        generation: This try's.
+        log: Says which case was taken, and until when it waits and why.
+        choices: What a person has decided beforehand.
+        now: The clock: seconds since the epoch.
+    """
+
+    client: TableClient
+    store: RecordStore
+    generation: Generation
+    log: Log
+    choices: Choices = Choices()  # noqa: RUF009  # frozen
+    now: Callable[[], float] = field(default_factory=lambda: time.time)
+
+
 class Once(ABC):
     """What all durable work shares: the record, the clock and the ways on.
+
+    Args:
+        attempt: The try that does it.
 
     Attributes:
         job_id: The job that it is about now; empty while there is none.
     """
 
-    def __init__(
-        self,
-        client: TableClient,
-        store: RecordStore,
-        generation: Generation,
-        log: Log,
-        *,
-        choices: Choices = Choices(),  # noqa: B008  # frozen
-    ) -> None:
-        self._client = client
-        self._store = store
-        self._generation = generation
-        self._log = log
-        self._choices = choices
-        self._now = time.time
+    def __init__(self, attempt: Attempt) -> None:
+        self._client = attempt.client
+        self._store = attempt.store
+        self._generation = attempt.generation
+        self._log = attempt.log
+        self._choices = attempt.choices
+        self._now = attempt.now
         self.job_id = ""
 
     def _begin(self, table_id: str, identity: str, content: str) -> tuple[Record | None, Start | Attach | Done]:

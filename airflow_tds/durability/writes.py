@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, Self
 
 from airflow_tds.client import errors
-from airflow_tds.client.client import TableClient
 from airflow_tds.client.models import DataJobResponse
 from airflow_tds.client.payloads import Body, Keeper
 from airflow_tds.client.routes import Strategy
@@ -31,17 +30,15 @@ from airflow_tds.durability.decisions import (
     Ambiguous,
     Attach,
     Attached,
-    Choices,
     Clean,
     Hold,
     Policy,
     is_unchanged,
     weigh,
 )
-from airflow_tds.durability.records import UNANSWERED, Generation, Phase, Record, digest, utc
+from airflow_tds.durability.records import UNANSWERED, Phase, Record, digest, utc
 from airflow_tds.durability.sources import Source
-from airflow_tds.durability.steps import GONE, Done, Log, Once, Wait, known
-from airflow_tds.durability.stores import RecordStore
+from airflow_tds.durability.steps import GONE, Attempt, Done, Once, Wait, known
 
 __all__ = ["Write", "WriteOnce"]
 
@@ -108,27 +105,13 @@ class WriteOnce(Once):
     """A write from its first request to its end, at most once.
 
     Args:
-        client: The service.
-        store: Where its record is kept.
-        generation: This try's.
-        log: Says which case was taken, and until when it waits and why.
+        attempt: The try that makes it.
         write: What was asked for.
         policy: What the connection says of the service.
-        choices: What a person has decided beforehand.
     """
 
-    def __init__(
-        self,
-        client: TableClient,
-        store: RecordStore,
-        generation: Generation,
-        log: Log,
-        *,
-        write: Write,
-        policy: Policy,
-        choices: Choices = Choices(),  # noqa: B008  # frozen
-    ) -> None:
-        super().__init__(client, store, generation, log, choices=choices)
+    def __init__(self, attempt: Attempt, *, write: Write, policy: Policy) -> None:
+        super().__init__(attempt)
         self._write = write
         self._policy = policy
 

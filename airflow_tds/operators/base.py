@@ -19,7 +19,7 @@ from airflow_tds.operators.failures import raising
 if TYPE_CHECKING:
     from airflow_tds.client.client import TableClient
     from airflow_tds.client.waiting import Watch
-    from airflow_tds.durability import Choices, Done, Generation, Once, Record, RecordStore
+    from airflow_tds.durability import Attempt, Choices, Done, Once, Record, RecordStore
     from airflow_tds.settings import Settings
 
 __all__ = ["ChangingOperator", "TdsOperator", "Turn"]
@@ -170,12 +170,20 @@ class TdsOperator(Deferring, BaseOperator):
 
         usual = DEFERRED_INTERVAL if self.deferrable else BLOCKING_INTERVAL
         timeout = settings.timeout if self.timeout is None else self.timeout
-        return watch_of(timeout, self.execution_timeout, self.poll_interval or settings.poll_interval or usual)
+        pace = self.poll_interval or settings.poll_interval or usual
+        return watch_of(timeout, self.execution_timeout, pace, deferred=self.deferrable)
 
-    def _generation(self, context: Context) -> Generation:
+    def _attempt(self, turn: Turn) -> Attempt:
+        """Gather what durable work needs of this try."""
+        from airflow_tds.durability import Attempt
         from airflow_tds.tasks import generation_of
 
-        return generation_of(context)
+        return Attempt(turn.client, turn.store, generation_of(turn.context), self.log, self._choices())
+
+    def _choices(self) -> Choices:
+        from airflow_tds.durability import Choices
+
+        return Choices()
 
 
 class ChangingOperator(TdsOperator):

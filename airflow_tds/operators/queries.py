@@ -133,8 +133,7 @@ class AskingOperator(ResultOperator):
         from airflow_tds.durability import QueryOnce, digest
 
         identity = digest(turn.settings.base_url, "query", json.dumps(request, sort_keys=True, default=str))
-        generation = self._generation(turn.context)
-        return QueryOnce(turn.client, turn.store, generation, self.log, request=request, identity=identity)
+        return QueryOnce(self._attempt(turn), request=request, identity=identity)
 
 
 class TdsCrossQueryOperator(AskingOperator):
@@ -210,7 +209,7 @@ class TdsDownloadOperator(ResultOperator):
         if output.keeps_existing():
             return self._skipped(output, self.format)
         job_id = job_of(self.job_id)
-        self._finish(turn, GivenQuery(turn.client, self.log, job_id))
+        self._finish(turn, GivenQuery(self._attempt(turn), job_id))
         self._fetch(turn, job_id, output, data_format="")  # what `format` says of another's job is a guess
         return self._reference(output, self.format, job_id)
 

@@ -44,16 +44,7 @@ class TdsTruncateOperator(ChangingOperator):
         from airflow_tds.durability import TruncateOnce, digest
 
         identity = digest(turn.settings.base_url, "truncate", self.table_id)
-        once = TruncateOnce(
-            turn.client,
-            turn.store,
-            self._generation(turn.context),
-            self.log,
-            table_id=self.table_id,
-            identity=identity,
-            force=self.force,
-            choices=self._choices(),
-        )
+        once = TruncateOnce(self._attempt(turn), table_id=self.table_id, identity=identity, force=self.force)
         self._finish(turn, once)
         return {"table_id": self.table_id, **once.left(self.table_id)}
 
@@ -68,6 +59,8 @@ class TdsDeleteRowsOperator(ChangingOperator):
         table_id: The table (templated).
         filters: One filter or a list of them, which combine with AND, as text such as `day:eq:2026-01-31` or as
             a mapping with `field`, `operator` and `value` (templated). At least one.
+        wait_for_snapshot: Wait until the table has another snapshot, for a service that deletes after its answer.
+            Unfit where no row may match: a service that then makes no snapshot is waited for in vain.
         kwargs: `tds_conn_id`, `deferrable`, `timeout`, `poll_interval`, `durable`, `store`, `on_clear`, `on_unknown`,
             and Airflow's own.
 
@@ -76,30 +69,31 @@ class TdsDeleteRowsOperator(ChangingOperator):
 
     Raises:
         ValidationFailed: There is no filter, or one that cannot be sent.
+        UnexpectedReply: With `wait_for_snapshot`: the service tells no snapshot; nothing was deleted.
+        WaitTimedOut: With `wait_for_snapshot`: the table still has the snapshot that it had.
         AmbiguousWriteError: It cannot be known whether the rows were deleted.
     """
 
     template_fields: Sequence[str] = ("tds_conn_id", "store", "table_id", "filters")
 
-    def __init__(self, *, table_id: str, filters: Filters, **kwargs: Any) -> None:
+    def __init__(self, *, table_id: str, filters: Filters, wait_for_snapshot: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table_id = table_id
         self.filters = filters
+        self.wait_for_snapshot = wait_for_snapshot
 
     def _work(self, turn: Turn) -> dict[str, Any]:
         from airflow_tds.client.filters import simple_expressions
         from airflow_tds.durability import DeleteOnce, digest
 
         asked = simple_expressions(self.filters)
+        identity = digest(turn.settings.base_url, "delete_rows", self.table_id, asked)
         once = DeleteOnce(
-            turn.client,
-            turn.store,
-            self._generation(turn.context),
-            self.log,
+            self._attempt(turn),
             table_id=self.table_id,
-            identity=digest(turn.settings.base_url, "delete_rows", self.table_id, asked),
+            identity=identity,
             filters=asked,
-            choices=self._choices(),
+            wait_for_snapshot=self.wait_for_snapshot,
         )
         self._finish(turn, once)
         return {"table_id": self.table_id, **once.left(self.table_id)}

@@ -120,11 +120,7 @@ class WriteOperator(ChangingOperator):
     def _once_of(self, turn: Turn, write: Write) -> WriteOnce:
         from airflow_tds.durability import WriteOnce
 
-        return WriteOnce(turn.client, turn.store, self._generation(turn.context), self.log, **self._said(turn, write))
-
-    def _said(self, turn: Turn, write: Write) -> dict[str, Any]:
-        """Gather what was said about a write: by the task, by the connection, by a person beforehand."""
-        return {"write": write, "policy": turn.settings.policy(), "choices": self._choices()}
+        return WriteOnce(self._attempt(turn), write=write, policy=turn.settings.policy())
 
 
 class TdsUploadOperator(WriteOperator):
@@ -343,8 +339,7 @@ class TdsLoadOperator(WriteOperator):
     def _once_of(self, turn: Turn, write: Write) -> WriteOnce:
         from airflow_tds.durability import LoadOnce
 
-        generation, said = self._generation(turn.context), self._said(turn, write)
-        return LoadOnce(turn.client, turn.store, generation, self.log, **said, mode=self.mode)
+        return LoadOnce(self._attempt(turn), write=write, policy=turn.settings.policy(), mode=self.mode)
 
 
 def _mode(given: str, name: str) -> UpdateMode:

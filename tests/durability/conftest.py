@@ -24,6 +24,7 @@ from airflow_tds.client.payloads import body_of
 from airflow_tds.client.waiting import Watch
 from airflow_tds.client.wire import Wire, WriteOperation
 from airflow_tds.durability import (
+    Attempt,
     Choices,
     DeleteOnce,
     Done,
@@ -151,6 +152,10 @@ class World:
         self.clients.append(client)
         return client
 
+    def attempt(self, at: Point = nothing_happens, choices: Choices = Choices()) -> Attempt:  # noqa: B008  # frozen
+        client, store = self.client(at), TryStore(self.disk, at)
+        return Attempt(client, store, self.generation, logging.getLogger("once"), choices, self.clock)
+
     def write(
         self,
         op: WriteOperation = "append",
@@ -167,18 +172,7 @@ class World:
         keys = ("id",) if op == "upsert" else ()
         content = str(hash(data))
         write = Write(op, self.table_id, "csv", keys, "this", content, lambda: body_of(pieces), "chunked")
-        log = logging.getLogger("once")
-        once = WriteOnce(
-            self.client(at),
-            TryStore(self.disk, at),
-            self.generation,
-            log,
-            write=replace(write, **changes),
-            policy=self.policy,
-            choices=choices,
-        )
-        once._now = self.clock
-        return once
+        return WriteOnce(self.attempt(at, choices), write=replace(write, **changes), policy=self.policy)
 
     def truncation(
         self,
@@ -188,20 +182,7 @@ class World:
         *,
         force: bool = False,
     ) -> TruncateOnce:
-        log = logging.getLogger("once")
-        store = TryStore(self.disk, at)
-        once = TruncateOnce(
-            self.client(at),
-            store,
-            self.generation,
-            log,
-            table_id=self.table_id,
-            identity=identity,
-            force=force,
-            choices=choices,
-        )
-        once._now = self.clock
-        return once
+        return TruncateOnce(self.attempt(at, choices), table_id=self.table_id, identity=identity, force=force)
 
     def deletion(
         self,
@@ -209,26 +190,11 @@ class World:
         filters: Any = "id:eq:1",
         choices: Choices = Choices(),  # noqa: B008  # frozen
     ) -> DeleteOnce:
-        once = DeleteOnce(
-            self.client(at),
-            TryStore(self.disk, at),
-            self.generation,
-            logging.getLogger("once"),
-            table_id=self.table_id,
-            identity="this",
-            filters=filters,
-            choices=choices,
-        )
-        once._now = self.clock
-        return once
+        return DeleteOnce(self.attempt(at, choices), table_id=self.table_id, identity="this", filters=filters)
 
     def query(self, at: Point = nothing_happens, identity: str = "this") -> QueryOnce:
-        log = logging.getLogger("once")
         request = {"table_id": self.table_id, "format": "csv"}
-        store = TryStore(self.disk, at)
-        once = QueryOnce(self.client(at), store, self.generation, log, request=request, identity=identity)
-        once._now = self.clock
-        return once
+        return QueryOnce(self.attempt(at), request=request, identity=identity)
 
     def watch(self, seconds: float = 600.0) -> Watch:
         now = self.clock()

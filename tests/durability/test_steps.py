@@ -13,7 +13,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.waiting import Verdict
 from airflow_tds.client.wire import Wire
-from airflow_tds.durability import Choices, Done, Generation, MemoryStore, Policy, TruncateOnce, Wait
+from airflow_tds.durability import Attempt, Choices, Done, Generation, MemoryStore, Policy, TruncateOnce, Wait
 
 CLEARED, PERHAPS = Generation(3, 1), Generation(1, 1)
 NEW_DATA = b"id,name\n8,h\n"
@@ -509,9 +509,8 @@ def test_a_table_that_does_not_tell_its_rows_is_not_truncated(world: Any) -> Non
     job_id = world.reader.submit_append(world.table_id, NEW_DATA)
     wire = Wire.model_validate({"info": "GET /data/jobs/{table_id}"})  # answers without a row_count
     with TableClient(world.service.url, token=world.service.token, wire=wire) as client:
-        once = TruncateOnce(
-            client, MemoryStore(), Generation(1, 0), logging.getLogger(), table_id=job_id, identity="this"
-        )
+        attempt = Attempt(client, MemoryStore(), Generation(1, 0), logging.getLogger())
+        once = TruncateOnce(attempt, table_id=job_id, identity="this")
         with pytest.raises(errors.UnexpectedReply, match="row_count is missing"):
             once.advance(world.watch())
     assert world.requested("truncate") == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
@@ -45,6 +46,7 @@ __all__ = [
     "clear_number",
     "conf",
     "configured",
+    "ends_deferred_tasks",
     "hide",
     "hide_here",
     "hide_soon",
@@ -159,6 +161,11 @@ def configured(names: Iterable[str]) -> dict[str, str]:
     """Give what the section [tds] of airflow.cfg says; what it leaves out is left out."""
     found = {name: conf.get("tds", name, fallback=None) for name in names}
     return {name: value for name, value in found.items() if value}
+
+
+def ends_deferred_tasks() -> bool:
+    """Say whether Airflow ends a deferred task at its `execution_timeout`: 2.11 does, 3.0 and later do not."""
+    return find_spec("airflow.sdk") is None
 
 
 def clear_number(context: Context) -> int:

@@ -141,7 +141,7 @@ class _TdsSensor(Deferring, BaseSensorOperator):
     def _new_watch(self) -> Watch:
         from airflow_tds.tasks import watch_of
 
-        return self._asked(watch_of(self.timeout, self.execution_timeout, self.poke_interval))
+        return self._asked(watch_of(self.timeout, self.execution_timeout, self.poke_interval, deferred=self.deferrable))
 
     def _asked(self, watch: Watch) -> Watch:
         """Fill in what is waited for."""

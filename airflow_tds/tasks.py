@@ -13,7 +13,15 @@ from urllib.parse import quote
 
 from airflow_tds.client import errors
 from airflow_tds.client.waiting import Watch
-from airflow_tds.compat import Context, clear_number, never_expire, object_storage, task_state_store, variables
+from airflow_tds.compat import (
+    Context,
+    clear_number,
+    ends_deferred_tasks,
+    never_expire,
+    object_storage,
+    task_state_store,
+    variables,
+)
 from airflow_tds.durability import (
     FileStore,
     Generation,
@@ -39,6 +47,9 @@ BLOCKING_INTERVAL = 5.0
 LONGEST_WAIT = 7 * 24 * 3600.0
 #: Airflow's own timeout must not come before ours, which says what goes on: seconds.
 MARGIN = 2.0
+#: Where Airflow ends deferred tasks too, the way back into a worker needs time: seconds, or this part of the timeout.
+MARGIN_DEFERRED = 30.0
+SHARE_DEFERRED = 0.1
 #: Longest key of a Variable (Airflow's column).
 LONGEST_KEY = 250
 
@@ -55,13 +66,16 @@ def generation_of(context: Context) -> Generation:
     return Generation(context["ti"].max_tries, clear_number(context))
 
 
-def watch_of(timeout: float | None, execution_timeout: timedelta | None, poll_interval: float) -> Watch:
+def watch_of(
+    timeout: float | None, execution_timeout: timedelta | None, poll_interval: float, *, deferred: bool = False
+) -> Watch:
     """Say how long to wait, from now.
 
     Args:
         timeout: Seconds; None means the task's own limit, else 7 days.
         execution_timeout: The task's; ours ends before it, as ours says what goes on.
         poll_interval: Seconds between two reads at most.
+        deferred: Whether the wait is the triggerer's.
 
     Raises:
         ValidationFailed: There is no time to wait.
@@ -69,10 +83,17 @@ def watch_of(timeout: float | None, execution_timeout: timedelta | None, poll_in
     now = time.time()
     limit = timeout if timeout is not None else LONGEST_WAIT
     if execution_timeout is not None:
-        limit = min(limit, execution_timeout.total_seconds() - MARGIN)
+        limit = min(limit, _before(execution_timeout.total_seconds(), deferred=deferred))
     if not limit > 0 or not poll_interval > 0:
         raise errors.ValidationFailed("timeout and poll_interval are seconds above zero")
     return Watch("write", "", now, now + limit, poll_interval, min(FIRST_PAUSE, poll_interval))
+
+
+def _before(seconds: float, *, deferred: bool) -> float:
+    """Say when to end, so that Airflow's own timeout comes later."""
+    if not (deferred and ends_deferred_tasks()):
+        return seconds - MARGIN
+    return seconds - min(max(MARGIN_DEFERRED, SHARE_DEFERRED * seconds), seconds / 2)
 
 
 def store_of(

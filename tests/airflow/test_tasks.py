@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from harness import TaskRun
+from harness import HAS_SDK, TaskRun
 
 from airflow_tds.client import errors
 from airflow_tds.tasks import store_of, watch_of
@@ -50,6 +50,17 @@ def test_ours_ends_before_the_tasks_own_timeout(
     watch = watch_of(timeout, limit, 5.0)
 
     assert watch.deadline - watch.started == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("execution_timeout", "seconds"), [(7200, 6480), (120, 90), (40, 20)], ids=["a tenth", "half a minute", "half"]
+)
+def test_a_deferred_wait_leaves_time_for_the_way_back_where_airflow_ends_it(
+    execution_timeout: float, seconds: float
+) -> None:
+    watch = watch_of(None, timedelta(seconds=execution_timeout), 5.0, deferred=True)
+
+    assert watch.deadline - watch.started == pytest.approx(execution_timeout - 2 if HAS_SDK else seconds)
 
 
 @pytest.mark.parametrize(("timeout", "interval"), [(0, 5.0), (-1, 5.0), (5, 0.0), (float("nan"), 5.0)])

@@ -108,7 +108,8 @@ _TAIL = """\
 - **Before 3.2 not every clear of a task can be told from a retry**: a record in a store of your own may then take a
   cleared task for a retried one.
 - **A task's `execution_timeout`** is not kept by Airflow 3 while a task is deferred. Ours is: the wait ends two
-  seconds before it, in both modes, on every version.
+  seconds before it, in both modes. Airflow 2.11 keeps it, and would end the task without a word of the job on its way
+  back: there a deferred wait ends 30 seconds before, or a tenth of it if that is more, at most half.
 - **With Airflow 3.0** install the provider without Airflow's own constraint file: it holds an older
   `apache-airflow-providers-common-compat` than this provider works with. Its connection form shows the extras only
   where `wtforms` and `flask-appbuilder` are installed; the extra as JSON works everywhere.

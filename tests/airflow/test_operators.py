@@ -6,7 +6,10 @@ import asyncio
 import csv
 import io
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from harness import HAS_STORE, TaskRun, connect, needs_store
 
 from airflow_tds.client import errors
+from airflow_tds.hooks import TdsHook
 from airflow_tds.local import Service
 from airflow_tds.operators import (
     RESCUES,
@@ -43,6 +47,28 @@ def clear(task: TaskRun) -> None:
     """Do what a person's clear does to a task instance."""
     task.max_tries += 2
     task.clear_number += 1
+
+
+@contextmanager
+def deleted_later(service: Service, table: str, looks: int) -> Iterator[None]:
+    """Answer the next deletion at once, and do it when the table's statistics were looked at so often."""
+    service.fault("delete_rows", status=204)
+    before = service.requests
+
+    def delete() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if sum(one.operation == "info" for one in service.requests[len(before) :]) >= looks:
+                TdsHook().delete_rows(table, "id:eq:1")
+                return
+            threading.Event().wait(0.01)
+
+    late = threading.Thread(target=delete)
+    late.start()
+    try:
+        yield
+    finally:
+        late.join()
 
 
 @pytest.fixture
@@ -122,6 +148,16 @@ class TestWrites:
         assert task.execute(delete)["row_count"] == 1
         assert task.execute(delete)["row_count"] == 1
         assert writes(service, loaded) == ["upload", "delete_rows"]
+
+    def test_delete_rows_waits_for_another_snapshot_if_asked(
+        self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]
+    ) -> None:
+        deletion = TdsDeleteRowsOperator(table_id=loaded, filters="id:eq:1", wait_for_snapshot=True, **pace)
+        with deleted_later(service, loaded, looks=4):
+            found = task.execute(deletion)
+
+        assert found["row_count"] == 1
+        assert writes(service, loaded).count("delete_rows") == 2  # the other one is the service's own, late
 
     def test_delete_rows_without_a_filter_is_refused(
         self, service: Service, loaded: str, task: TaskRun, pace: dict[str, Any]

@@ -11,9 +11,7 @@ tells the most that this process ever had instead, so it is left out. aiohttp ta
 
 import argparse
 import asyncio
-import datetime as dt
 import importlib.util
-import ipaddress
 import math
 import os
 import resource
@@ -207,37 +205,6 @@ def measure(name: str, direction: str, url: str, path: Path, ca: str | None) -> 
     return tuple(map(float, done.stdout.split()))
 
 
-def certificate(folder: Path) -> Path:
-    """Make a self-signed certificate for 127.0.0.1 with its key, in one file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "both.pem"
-    locked = serialization.NoEncryption()
-    path.write_bytes(
-        signed.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
-    )
-    return path
-
-
 def compare(names: list[str], rounds: int, direction: str, url: str, *, path: Path, ca: str | None) -> None:
     """Let all take turns; print a line for each."""
     seen: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
@@ -264,13 +231,16 @@ def compare(names: list[str], rounds: int, direction: str, url: str, *, path: Pa
 
 def main(size: int, rounds: int) -> None:
     """Run all transfers in a scratch folder, in memory where the machine offers that."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+    from certificates import Authority
+
     names = [name for name in ("curl", *LIBRARIES) if name != "aiohttp" or importlib.util.find_spec("aiohttp")]
     if shutil.which("curl") is None:
         sys.exit("curl is needed: apt install curl")
     memory = Path("/dev/shm")  # noqa: S108  # the folder inside gets a name of its own
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 3 * size
     with tempfile.TemporaryDirectory(dir=memory if roomy else None) as scratch:
-        path, pem = Path(scratch) / "file", certificate(Path(scratch))
+        path, pem = Path(scratch) / "file", Path(Authority(Path(scratch)).bundle)
         with path.open("wb") as file:
             for _ in range(size // PIECE):
                 file.write(os.urandom(PIECE))

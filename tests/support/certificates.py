@@ -19,7 +19,7 @@ class Authority:
     """Signs certificates; each comes with its key, in one file.
 
     Attributes:
-        bundle: Path of the file that holds the authority's own certificate.
+        bundle: Path of the file that holds the authority's own certificate and key, for 127.0.0.1 as well.
     """
 
     def __init__(self, folder: Path) -> None:

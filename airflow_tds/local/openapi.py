@@ -163,7 +163,7 @@ _BY_NAME = {
         links={"info": {"table_id": "$response.body#/table_id"}, "upload": {"table_id": "$response.body#/table_id"}},
     ),
     "list_tables": _Described("All tables with their statistics"),
-    "show_rows": _Described("A table's first rows", answer=QueryResponse, refusals=(errors.TableNotFound,)),
+    "show_rows": _Described("A table's columns and first rows, each a list", refusals=(errors.TableNotFound,)),
     "list_jobs": _Described("The newest jobs"),
     "list_requests": _Described("The requests so far"),
     "add_fault": _Described("Script a fault", 201, Fault, Fault, refusals=(errors.ValidationFailed,)),

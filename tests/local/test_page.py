@@ -47,7 +47,16 @@ def test_what_it_asks_for_is_served(caller: Caller, table: str) -> None:
     assert (tables[table]["row_count"], tables[table]["snapshot_id"]) == (1, caller.info(table)["snapshot_id"])
     assert jobs[0] == bad
     assert jobs[1]["status"] == "COMPLETED"
-    assert caller.http.get(f"/admin/tables/{table}/rows").json()["items"] == [{"a": "<b>1</b>"}]
+    assert caller.http.get(f"/admin/tables/{table}/rows").json() == {"columns": ["a"], "items": [["<b>1</b>"]]}
+
+
+def test_columns_come_in_their_order_also_where_no_row_is_left(caller: Caller, table: str) -> None:
+    caller.write("upload", table, b"b,1,__proto__\n1,2,3\n")
+    first = caller.http.get(f"/admin/tables/{table}/rows").json()
+    caller.truncate(table)
+    left = caller.http.get(f"/admin/tables/{table}/rows").json()
+    assert (first["columns"], first["items"]) == (["b", "1", "__proto__"], [[1, 2, 3]])
+    assert (left["columns"], left["items"]) == (["b", "1", "__proto__"], [])
 
 
 def test_it_asks_below_the_base_path() -> None:

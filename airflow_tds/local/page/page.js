@@ -5,13 +5,20 @@
 const config = JSON.parse(document.getElementById("config").textContent);
 const at = (id) => document.getElementById(id);
 // The fragment never leaves the browser; it is taken out of the address once it is read.
-let token = decodeURIComponent(location.hash.slice(1)) || sessionStorage.getItem("token") || "";
+let token = unquoted(location.hash.slice(1)) || sessionStorage.getItem("token") || "";
 let chosen = null;
 if (location.hash) history.replaceState(null, "", location.pathname);
 
+function unquoted(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+// A number that JavaScript cannot hold, such as an id beyond 2^53, is shown as it was sent.
+const exact = (name, value, seen) => (typeof value === "number" && String(value) !== seen?.source && seen?.source) || value;
+
 async function ask(path) {
   const reply = await fetch(path, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
-  if (reply.ok) return reply.json();
+  if (reply.ok) return JSON.parse(await reply.text(), exact);
   const refusal = await reply.json().catch(() => ({}));
   throw Object.assign(new Error(refusal.detail || `HTTP ${reply.status}`), { status: reply.status });
 }
@@ -39,14 +46,15 @@ function tableRow(table) {
   button.textContent = table.table_id;
   button.onclick = () => { chosen = table.table_id; refresh(); };
   const name = document.createElement("td");
+  name.className = "text";
   name.append(button);
   return row(name, cell(table.row_count, "number"), cell(bytes(table.total_size_bytes), "number"),
     cell(table.snapshot_id && table.snapshot_id.slice(0, 8), "mono"), cell(time(table.last_updated)));
 }
 
 function jobRow(job) {
-  return row(cell(job.job_id.slice(0, 8), "mono"), cell(job.kind), cell(job.table_id), cell(job.status, job.status),
-    cell(Math.max(0, seconds(job)).toFixed(1), "number"), cell(job.error));
+  return row(cell(job.job_id.slice(0, 8), "mono"), cell(job.kind), cell(job.table_id, "text"), cell(job.status, job.status),
+    cell(Math.max(0, seconds(job)).toFixed(1), "number"), cell(job.error, "text"));
 }
 
 // What did not change stays as it is, with its focus and selection.
@@ -64,13 +72,15 @@ function heading(name) {
 }
 
 async function showFirst() {
-  at("first").hidden = chosen === null;
-  if (chosen === null) return;
-  const { items } = await ask(`${config.tables}/${encodeURIComponent(chosen)}/rows`);
-  const names = items.length ? Object.keys(items[0]) : [];
-  at("name").textContent = chosen;
-  show("columns", names, heading);
-  show("rows", items, (item) => row(...names.map((name) => cell(item[name]))));
+  const table = chosen;
+  at("first").hidden = table === null;
+  if (table === null) return;
+  const { columns, items } = await ask(`${config.tables}/${encodeURIComponent(table)}/rows`);
+  if (table !== chosen) return; // another one was chosen meanwhile
+  at("name").textContent = table;
+  at("none").hidden = items.length > 0;
+  show("columns", columns, heading);
+  show("rows", items, (item) => row(...item.map((value) => cell(value))));
 }
 
 async function refresh() {

@@ -18,7 +18,6 @@ import itertools
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from contextvars import Context
@@ -161,7 +160,7 @@ class Poller:
         self._entries: dict[tuple[str, ...], Entry] = {}
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
-        self._idle: deque[asyncio.Future[Entry]] = deque()
+        self._idle: list[asyncio.Future[Entry]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._gate = 0.0
         self._reads = 0
@@ -287,7 +286,7 @@ class Poller:
         """Give what is due to idle workers; it arms the timer again also if it finds nothing."""
         self._timer = None
         while self._idle and (entry := self._take()) is not None:
-            self._idle.popleft().set_result(entry)
+            self._idle.pop().set_result(entry)  # who was busy last has the connection that is still open
         self._arm()
 
     async def _next(self) -> Entry:

@@ -68,6 +68,16 @@ def test_many_jobs_share_the_few_connections_of_the_workers(bench: Any, monkeypa
     bench.run(test())
 
 
+def test_one_job_is_polled_over_one_connection(bench: Any) -> None:
+    async def test() -> None:
+        async with bench.origin(*["RUNNING"] * 5, "COMPLETED") as origin:
+            bench.connect(origin.port)
+            assert (await bench.wait(bench.watch())).kind == "completed"
+            assert (len(origin.reads), origin.connections) == (6, 1)
+
+    bench.run(test())
+
+
 def test_a_job_that_has_ended_is_not_asked_for_again_however_short_the_pause(bench: Any) -> None:
     async def test() -> None:
         async with bench.origin("COMPLETED") as origin:

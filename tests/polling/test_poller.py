@@ -16,6 +16,7 @@ from airflow_tds.client import errors
 from airflow_tds.client.http.lanes import Lane
 from airflow_tds.client.waiting import GRACE, Reading, Verdict
 from airflow_tds.local import Service
+from airflow_tds.triggers import TdsJobTrigger
 
 CONN = "tds_default"
 
@@ -600,3 +601,23 @@ def test_a_loop_that_ends_takes_the_workers_and_their_connections_along(bench: A
     pollers: list[polling.Poller] = []
     bench.run(test())
     assert all(worker.done() for worker in pollers[0]._workers)
+
+
+# ---- what the task's log has of it
+
+
+def test_a_triggers_log_has_each_new_status_once_and_nothing_per_poll(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with bench.origin("QUEUED", "QUEUED", "RUNNING", "RUNNING", "RUNNING", "COMPLETED") as origin:
+            bench.connect(origin.port)
+            values = bench.watch().to_json()
+            trigger = TdsJobTrigger(CONN, **{name: values[name] for name in values if name != "kind"})
+            trigger._log = logging.getLogger("the task's own log")  # type: ignore[assignment]  # as the triggerer has it
+            assert [event.payload["kind"] async for event in trigger.run()] == ["completed"]
+
+    with caplog.at_level(logging.INFO):
+        bench.run(test())
+    said = [record.getMessage() for record in caplog.records if record.name == "the task's own log"]
+    assert said == ["j1 is QUEUED", "j1 is RUNNING", "j1 is COMPLETED"]

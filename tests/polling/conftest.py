@@ -122,8 +122,8 @@ class Bench:
         fields["extra"] = {"poll_transport": self.transport, **fields.get("extra", {})}
         self._monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(known | fields))
 
-    def watch(self, job_id: str = "j1", seconds: float = 30.0, age: float = 0.0) -> Watch:
-        """Give a wait that looks every few milliseconds."""
+    def watch(self, job_id: str = "j1", seconds: float = 600.0, age: float = 0.0) -> Watch:
+        """Give a wait that looks every few milliseconds; its deadline never comes unless it is given."""
         now = time.time()
         return Watch("write", job_id, now - age, now + seconds, poll_interval=0.02, first_pause=0.01)
 
@@ -137,7 +137,7 @@ class Bench:
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine in a loop of its own; whatever it left undone ends with the loop."""
-        asyncio.run(asyncio.wait_for(work, 30))
+        asyncio.run(asyncio.wait_for(work, 100))
         with warnings.catch_warnings():  # a loop that ends closes its sockets, and its transports warn of that
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()

@@ -23,10 +23,12 @@ def running() -> Iterator[Service]:
 
 
 @pytest.fixture
-def service(running: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
-    """The service as the connection `tds_default`."""
+def service(running: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The service as the connection `tds_default`; what a test held or scripted ends with it."""
     connect(running, monkeypatch)
-    return running
+    yield running
+    running.release()
+    running.clear_faults()
 
 
 @pytest.fixture

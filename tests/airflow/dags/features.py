@@ -74,8 +74,8 @@ with DAG(
     )
     gate = TdsCheckOperator(task_id="gate", table_id="features", min_rows=1000, retries=1)
     behind = TdsTruncateOperator(task_id="behind", table_id="features")
-    late = TdsTableSensor(task_id="late", table_id="features", empty=True, timeout=1, retries=2, deferrable=True)
-    soft = TdsTableSensor(task_id="soft", table_id="features", empty=True, timeout=1, soft_fail=True, deferrable=True)
+    late = TdsTableSensor(task_id="late", table_id="features", empty=True, timeout=3, retries=2, deferrable=True)
+    soft = TdsTableSensor(task_id="soft", table_id="features", empty=True, timeout=3, soft_fail=True, deferrable=True)
     never = TdsTableSensor(task_id="never", table_id="nowhere", empty=True, timeout=1, never_fail=True)
     last = TdsLoadOperator(
         task_id="last",

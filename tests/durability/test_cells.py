@@ -219,9 +219,8 @@ def test_what_is_done_succeeds_although_its_table_cannot_be_read_then(op: str, f
     assert {end for world in worlds if world for end in world.ends} == {("success", 1)}
 
 
-def test_every_cell_is_tried_or_its_reason_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_cell_is_tried_or_its_reason_is_stated(say: Callable[[str], None]) -> None:
     tried = {name for name, *_ in tries()}
     stated = {name for name, _, _, what in cells() if name not in tried and what}
     assert len(tried) + len(stated) == len(cells()) == 9 * 17 + 15 * 2
-    with capsys.disabled():
-        print(f"\nmatrix of steps and faults: {len(tried)} cells tried in {len(tries())} ways, {len(stated)} reasons")
+    say(f"matrix of steps and faults: {len(tried)} cells tried in {len(tries())} ways, {len(stated)} reasons")

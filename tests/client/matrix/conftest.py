@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +45,6 @@ def read() -> tuple[list[Cell], set[tuple[str, str]]]:
 
 
 CELLS, IMPOSSIBLE = read()
-_TRIED = pytest.StashKey[set[tuple[str, str]]]()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,20 +54,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("passing", [cell for cell in CELLS if cell.action in "RW"], ids=str)
 
 
-@pytest.fixture
-def tried(request: pytest.FixtureRequest) -> set[tuple[str, str]]:
-    """Cells, and the face that tried them."""
-    return request.config.stash.setdefault(_TRIED, set())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    tried = terminalreporter.config.stash.get(_TRIED, set())
-    if tried:
-        cells = {(name.split(" ")[0], name.split(" ")[1].partition(".")[0]) for name, _ in tried}
-        faces = {face for _, face in tried}
-        ways = {name for name, _ in tried}
-        possible = {(cell.step, cell.fault.partition(".")[0]) for cell in CELLS}
-        terminalreporter.write_line(
-            f"fault matrix: {len(cells)} of {len(STEPS) * len(FAULTS)} cells tried in {len(ways)} ways on {len(faces)}"
-            f" faces, each fault once and lasting; {len(STEPS) * len(FAULTS) - len(possible)} impossible"
-        )
+@pytest.fixture(scope="session")
+def tried(say: Callable[[str], None]) -> Iterator[set[tuple[str, str]]]:
+    """Cells, and the face that tried them; counted at the end."""
+    tried: set[tuple[str, str]] = set()
+    yield tried
+    cells = {(name.split(" ")[0], name.split(" ")[1].partition(".")[0]) for name, _ in tried}
+    faces, ways = {face for _, face in tried}, {name for name, _ in tried}
+    possible = {(cell.step, cell.fault.partition(".")[0]) for cell in CELLS}
+    say(
+        f"fault matrix: {len(cells)} of {len(STEPS) * len(FAULTS)} cells tried in {len(ways)} ways on {len(faces)}"
+        f" faces, each fault once and lasting; {len(STEPS) * len(FAULTS) - len(possible)} impossible"
+    )

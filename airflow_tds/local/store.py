@@ -194,9 +194,10 @@ class Store:
         return self._register.job(job_id)
 
     def awaited(self) -> list[Job]:
-        """Give the jobs whose data has not arrived."""
+        """Give the jobs whose data has not arrived, in the order in which they were announced."""
         with self.changed:
-            return [job for job in self._register.waiting() if job.status == "awaiting"]
+            awaited = (job for job in self._register.waiting() if job.status == "awaiting")
+            return sorted(awaited, key=lambda job: job.seq)
 
     def has_fault(self, job_id: str, fault: str) -> bool:
         """Tell whether a job is to go wrong in a way."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from service_forms import credentials
 from wire_settings import AUTHS, drawn
 
 from airflow_tds.client import errors
 from airflow_tds.client.client import TableClient
-from airflow_tds.client.credentials import ApiKey, Basic, Bearer, ClientCredentials, Credentials
 from airflow_tds.client.wire import Wire
 from airflow_tds.local import Rights, Service
 from airflow_tds.local.connection import as_setting
@@ -22,18 +22,6 @@ from airflow_tds.local.connection import as_setting
 SOON: dict[str, Any] = {"timeout": 60.0, "poll_interval": 0.01}
 #: `TDS_FORMS=500 pytest tests/local/test_forms.py` tries more of them.
 SEEDS = range(int(os.environ.get("TDS_FORMS", "8")))
-
-
-def credentials(connection: dict[str, Any], token: str | None = None) -> Credentials:
-    """Make what lets a client in, of what a service's connection says and nothing else."""
-    extra, token = connection["extra"], token or connection["password"]
-    if extra.get("auth") == "api_key":
-        return ApiKey(token, extra["api_key_header"])
-    if extra.get("auth") == "basic":
-        return Basic(connection["login"], token)
-    if extra.get("auth") == "oauth2":
-        return ClientCredentials(extra["token_url"], connection["login"], token)
-    return Bearer(token)
 
 
 def client_of(service: Service, token: str | None = None) -> TableClient:

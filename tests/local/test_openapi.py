@@ -149,10 +149,19 @@ def test_the_command_writes_the_copy() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == PAGE.read_text()
 
 
+def schemathesis(*options: str) -> int:
+    """Make some requests of it, and give how many there were."""
+    command = [sys.executable, str(ROOT / "tests" / "proofs" / "openapi.py"), "--only", "served", "--without-coverage"]
+    ended = subprocess.run([*command, "--seed", "1", *options], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    return int(ended.stdout.splitlines()[-1].split()[1])
+
+
 @pytest.mark.timeout(600)  # on a machine that may be busy
 def test_schemathesis_finds_nothing_in_a_hundred_requests() -> None:
-    command = [sys.executable, str(ROOT / "tests" / "proofs" / "openapi.py"), "--only", "served", "--without-coverage"]
-    ended = subprocess.run([*command, "--examples", "2", "--seed", "1"], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
-    cases = int(ended.stdout.splitlines()[-1].split()[1])
-    assert cases > 100
+    assert schemathesis("--examples", "2") > 100
+
+
+@pytest.mark.timeout(600)
+def test_schemathesis_finds_nothing_where_data_is_sent_first_and_committed() -> None:
+    assert schemathesis("--examples", "1", "--wire", "put_commit", "--auth", "basic") > 20

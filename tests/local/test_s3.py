@@ -12,6 +12,8 @@ from caller import Caller
 from airflow_tds.client.client import TableClient
 from airflow_tds.client.errors import ValidationFailed
 from airflow_tds.local import Bucket, Service
+from airflow_tds.local.intake import Intake
+from airflow_tds.local.store import Store
 
 ROWS = b"a\n1\n2\n"
 SOON: dict[str, Any] = {"timeout": 90.0, "poll_interval": 0.05}
@@ -84,6 +86,13 @@ def test_what_arrived_while_the_service_was_stopped_is_taken_at_the_next_start(b
         service.start()
         assert caller.settled(begun["job_id"])["status"] == "COMPLETED"
         caller.close()
+
+
+def test_payloads_are_looked_for_in_the_order_in_which_they_were_announced(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.create_table("t")
+        jobs = [Intake(store).initiate("append", "t", {"format": "csv"}, 60.0).job_id for _ in range(20)]
+        assert [job.job_id for job in store.awaited()] == jobs
 
 
 @pytest.mark.parametrize("url", ["bucket", "http://bucket", "s3://", "s3:///prefix"])

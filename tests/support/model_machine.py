@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import httpx
@@ -28,11 +28,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from payload_encoding import ENCODERS
+from service_forms import Form
 from service_process import ServiceProcess
 from table_model import COMPARE, Joined, Row, Table, TooLarge, Value, bag, holds
 
 from airflow_tds.client import errors
-from airflow_tds.client.client import TableClient
 from airflow_tds.client.models import QueryResponse
 
 __all__ = ["COUNTS", "ServiceAgainstModel"]
@@ -195,7 +195,13 @@ _STEPS = [name for name, weight in _WEIGHTS.items() for _ in range(weight)]
 
 
 class ServiceAgainstModel(RuleBasedStateMachine):
-    """One service in a process, one model of it, and steps that do the same to both."""
+    """One service in a process, one model of it, and steps that do the same to both.
+
+    Attributes:
+        form: In which the service is served and asked.
+    """
+
+    form: ClassVar[Form] = Form()
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,9 +215,10 @@ class ServiceAgainstModel(RuleBasedStateMachine):
         port = _free_port()
         options = [part for table_id in _TABLES for part in ("--table", table_id)]
         options += ["--token", _TOKEN, "--token", f"{_READER}:read=people", "--port", str(port)]
+        options += self.form.options(Path(self.folder.name))
         self.service = ServiceProcess(Path(self.folder.name), *options)
         self.url = f"http://127.0.0.1:{port}"
-        self.client = TableClient(self.url, token=_TOKEN)
+        self.client = self.form.client(self.url, _TOKEN)
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
@@ -377,8 +384,21 @@ class ServiceAgainstModel(RuleBasedStateMachine):
         else:
             job_id: str = self.call(change, blocking=False)
             self.known.add(job_id)
+            if self.form.endpoint:
+                self.taken(job_id)
             return job_id
         return ""
+
+    def taken(self, job_id: str) -> None:
+        """Wait until the service has a payload that its bucket acknowledged: only from then on it has an order."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if self.client.get_job(job_id).status != "AWAITING":
+                    return
+            except errors.TableServiceError:  # killed; it is started again
+                assert time.monotonic() < deadline, "the service did not come back"
+            assert time.monotonic() < deadline, "the payload is not taken"
 
     def call(self, change: Change, *, blocking: bool) -> Any:
         """Call the client's method for a write, now under its own name and now as an update, §2.8."""
@@ -550,9 +570,9 @@ class ServiceAgainstModel(RuleBasedStateMachine):
     def unwelcome(self, data: st.DataObject) -> None:
         """Come with no token, and with one that may only read one table, §5."""
         self.count("refused")
-        with TableClient(self.url, token="wrong") as stranger, pytest.raises(errors.Unauthorized):
+        with self.form.client(self.url, "wrong") as stranger, pytest.raises(errors.Unauthorized):
             stranger.info("people")
-        with TableClient(self.url, token=_READER) as reader:
+        with self.form.client(self.url, _READER) as reader:
             assert reader.info("people").row_count == len(self.tables["people"].rows)
             with pytest.raises(errors.Forbidden):
                 reader.truncate("people")

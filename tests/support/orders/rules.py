@@ -6,7 +6,6 @@ Some stand in for each other, so that only both together are missed: the row say
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,9 +66,6 @@ class Case:
 
 
 # ---- rules of deciding, taken away
-
-
-Begin = Callable[..., Decision]
 
 
 def never_reads(record: Record | None, *asked: Any) -> Decision:

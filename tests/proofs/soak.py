@@ -18,12 +18,13 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-tds-soak-")
+HOME = tempfile.TemporaryDirectory(prefix="airflow-tds-soak-")
+os.environ["AIRFLOW_HOME"] = HOME.name
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "ERROR"
 
-from soak import Soak, descriptors, resident
+from soak import Soak, descriptors, resident  # noqa: E402  # Airflow is imported once it has a home
 
-from airflow_tds import polling
+from airflow_tds import polling  # noqa: E402  # as above
 
 MIB = 1 << 20
 #: MiB: an allocator keeps some.
@@ -53,7 +54,7 @@ def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description="Wait with many triggers while everything happens.")
     parser.add_argument("--count", type=int, default=1000, help="triggers at a time (%(default)s)")
-    parser.add_argument("--events", type=int, default=200, help="things that happen in a round (%(default)s)")
+    parser.add_argument("--events", type=int, default=100, help="things that happen in a round (%(default)s)")
     parser.add_argument("--rounds", type=int, default=8, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the first round (%(default)s)")
     options = parser.parse_args()

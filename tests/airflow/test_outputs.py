@@ -166,6 +166,13 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path: Path) -
     assert (elsewhere.read_text(), link.read_text(), link.is_symlink()) == ("precious", "id\n1\n", False)
 
 
+def test_a_pipe_is_replaced_and_its_reader_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.csv")
+    fill(output_of(tmp_path / "r.csv", None, "replace"), "id\n1\n")
+
+    assert (tmp_path / "r.csv").read_text() == "id\n1\n"
+
+
 def test_a_file_is_its_owners_alone_until_it_is_complete(tmp_path: Path) -> None:
     with output_of(tmp_path / "r.csv", None, "fail").filling() as file:
         assert file.stat().st_mode & 0o777 == 0o600

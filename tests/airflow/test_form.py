@@ -63,7 +63,10 @@ def test_a_password_is_a_password_a_flag_a_box_and_everything_else_text() -> Non
         "client_key_password",
         "credential_headers",
     }
-    assert {name for name, kind in kinds.items() if kind == "BooleanField"} == {"insecure_tls"}
+    assert {name for name, kind in kinds.items() if kind == "BooleanField"} == {
+        "insecure_tls",
+        "only_finished_jobs_vanish",
+    }
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="2.11 comes with forms of the old kind")

@@ -12,6 +12,7 @@ disagree with the client. Nothing here knows Airflow. Which room holds what:
     payloads/           one payload format per file: a file becomes rows of exactly the table's columns
     directory           the data directory: its files and its lock
     database, records   the database file; what it remembers of tables and jobs
+    catalog             how that is read and written
     store               tables, durable jobs and files, and the copies in memory that answer
     register, ends      the jobs as memory knows them; who waits for one
     filters, pages      predicates as SQL; one page of a table as JSON

@@ -16,7 +16,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.models import CrossQueryRequest, Predicate, ResultFormat
-from airflow_tds.local import writes
+from airflow_tds.local import catalog, writes
 from airflow_tds.local.columns import Column
 from airflow_tds.local.payloads import formats
 from airflow_tds.local.payloads.layouts import as_lines
@@ -168,7 +168,7 @@ def _query(store: Store, job: Job) -> None:
     result_format = request.format or DEFAULT_FORMAT
     part = store.directory.results / f"{job.job_id}.part"
     with store.database.transaction() as cursor:
-        select = compile_query(cursor, request, store.catalog(cursor), result_format)
+        select = compile_query(cursor, request, catalog.tables(cursor), result_format)
         cursor.execute(f"COPY ({select.sql}) TO {literal(str(part))} ({_COPY[result_format]})", select.values)
         with part.open("rb") as file:
             os.fsync(file.fileno())

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from airflow_tds.client import errors
 from airflow_tds.client.models import CrossQueryRequest
 from airflow_tds.client.wire import Route, Wire
+from airflow_tds.local import catalog
 from airflow_tds.local.answers import Answers, said
 from airflow_tds.local.faults import HAPPENED, Fault, Faults
 from airflow_tds.local.filters import matching
@@ -293,7 +294,7 @@ class Operations:
         """Refuse what cannot be run, then queue it."""
         result_format = query.format or DEFAULT_FORMAT
         with self._store.database.transaction() as cursor:
-            compile_query(cursor, query, self._store.catalog(cursor), result_format)
+            compile_query(cursor, query, catalog.tables(cursor), result_format)
         known = query.model_dump(mode="json", exclude_none=True) | {"format": result_format}
         return self._store.enqueue("query", query.table_id, self._spec(request, "start_query", known))
 

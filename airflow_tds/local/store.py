@@ -2,8 +2,8 @@
 
 What is acknowledged is on disk first; reads of the catalog and of jobs never touch the disk. A job's change
 of data and its COMPLETED status are one transaction, so a job is applied at most once, whenever the process
-dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied. What memory knows of jobs
-is kept by register.py.
+dies. `RUNNING` exists in memory only: what the file calls `queued` was not applied. How it is written
+is catalog.py's, what memory knows of jobs register.py's.
 """
 
 from __future__ import annotations
@@ -24,23 +24,12 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from airflow_tds.client.errors import Conflict, TableNotFound, ValidationFailed
+from airflow_tds.local import catalog
 from airflow_tds.local.database import Database
 from airflow_tds.local.directory import Directory, StoreUnavailable, sync_directory
 from airflow_tds.local.ends import Ends
-from airflow_tds.local.records import (
-    JOB_FIELDS,
-    SCHEMA,
-    TABLE_FIELDS,
-    Job,
-    Kind,
-    Table,
-    job_of,
-    job_row,
-    table_of,
-    table_row,
-)
+from airflow_tds.local.records import Job, Kind, Table
 from airflow_tds.local.register import Register
-from airflow_tds.local.sql import literal, relation
 
 __all__ = ["Outside", "Store", "StoreUnavailable"]
 
@@ -48,8 +37,6 @@ __all__ = ["Outside", "Store", "StoreUnavailable"]
 _UPLOAD_GRACE = 900.0
 #: Seconds beyond it for which data that has arrived waits to be committed.
 _COMMIT_GRACE = 3600.0
-#: DuckDB allocates its file in blocks of this many bytes.
-_BLOCK = 262_144
 
 
 class Outside(Protocol):
@@ -141,7 +128,7 @@ class Store:
             if table_id not in self._tables:
                 table = Table(table_id)
                 with self.database.transaction() as cursor:
-                    _insert(cursor, "meta.tables", table_row(table))
+                    catalog.insert(cursor, table)
                 self._tables[table_id] = table
             return self._tables[table_id]
 
@@ -165,11 +152,6 @@ class Store:
         """Give a table's bytes, counted after its last write."""
         return self._sizes.get(table_id, 0)
 
-    def catalog(self, cursor: DuckDBPyConnection) -> dict[str, Table]:
-        """Give the tables as the cursor's transaction sees them."""
-        found = cursor.execute(f"SELECT {', '.join(TABLE_FIELDS)} FROM meta.tables").fetchall()
-        return {row[0]: table_of(row) for row in found}
-
     def table_seen(self, cursor: DuckDBPyConnection, table_id: str) -> Table:
         """Give one table as the cursor's transaction sees it.
 
@@ -177,11 +159,10 @@ class Store:
             TableNotFound: It was not created.
         """
         self.table(table_id)
-        names = ", ".join(TABLE_FIELDS)
-        found = cursor.execute(f"SELECT {names} FROM meta.tables WHERE table_id = ?", [table_id]).fetchone()
+        found = catalog.table(cursor, table_id)
         if found is None:
             raise AssertionError("unreachable: memory knows only what is committed, and tables are never dropped")
-        return table_of(found)
+        return found
 
     # ---- jobs
 
@@ -245,7 +226,7 @@ class Store:
         with self.changed:
             job = replace(job, seq=self._register.next_seq())
             with self.database.transaction() as cursor:
-                _insert(cursor, "meta.jobs", job_row(job))
+                catalog.insert(cursor, job)
             self._publish(job)
             return job
 
@@ -256,8 +237,8 @@ class Store:
         sync_directory(self.directory.payloads)
         used = replace(staged, status="completed", finished_at=self.clock())
         with self.database.transaction() as cursor:
-            _insert(cursor, "meta.jobs", job_row(job))
-            _update(cursor, "meta.jobs", "job_id", job_row(used))
+            catalog.insert(cursor, job)
+            catalog.update(cursor, used)
         self._publish(job)
         self._publish(used)
         return job
@@ -378,7 +359,7 @@ class Store:
         if not job_ids:
             return
         with self.database.transaction() as cursor:
-            cursor.execute("DELETE FROM meta.jobs WHERE job_id IN (SELECT unnest(?))", [list(job_ids)])
+            catalog.remove_jobs(cursor, job_ids)
         for job in [self.job(job_id) for job_id in job_ids]:
             self._register.forget(job.job_id)
             (self.directory.payloads / job.job_id).unlink(missing_ok=True)
@@ -436,9 +417,9 @@ class Store:
             finished_at=self.clock(),
             snapshot_id=table.snapshot_id if table else None,
         )
-        _update(cursor, "meta.jobs", "job_id", job_row(done))
+        catalog.update(cursor, done)
         if table is not None:
-            _update(cursor, "meta.tables", "table_id", table_row(table))
+            catalog.update(cursor, table)
         return lambda: self._publish(done, table)
 
     def fail(self, job: Job, error: str) -> None:
@@ -450,13 +431,14 @@ class Store:
     def _save(self, job: Job) -> Job:
         with self.changed:
             with self.database.transaction() as cursor:
-                _update(cursor, "meta.jobs", "job_id", job_row(job))
+                catalog.update(cursor, job)
             self._publish(job)
             return job
 
     def _publish(self, job: Job, table: Table | None = None) -> None:
         if table is not None and not (job.kind == "delete" and table.row_count):  # deleting gives no block back
-            self._measure(table)
+            with self.database.cursor() as cursor:
+                self._sizes[table.table_id] = catalog.size(cursor, table)
         if job.final:
             with suppress(OSError):  # one that cannot be removed now is removed at the next start
                 (self.directory.payloads / job.job_id).unlink(missing_ok=True)
@@ -475,39 +457,16 @@ class Store:
         grace = _UPLOAD_GRACE if self.outside or self._receiving.get(job.job_id) else 0.0
         return (job.expires_at or 0.0) + grace
 
-    def _measure(self, table: Table) -> None:
-        """Count the blocks on disk; rows so far in the write-ahead log only count as one."""
-        if table.relation is None or not table.row_count:
-            self._sizes[table.table_id] = 0
-            return
-        source = literal(relation(table.relation))
-        with self.database.cursor() as cursor:
-            cursor.execute(f"SELECT count(DISTINCT block_id) FILTER (block_id >= 0) FROM pragma_storage_info({source})")
-            (blocks,) = cursor.fetchone() or (0,)
-        self._sizes[table.table_id] = max(blocks, 1) * _BLOCK
-
     def _recover(self) -> None:
         """Read what the file holds."""
         with self.database.cursor() as cursor:
-            cursor.execute(SCHEMA)
-            self._tables = self.catalog(cursor)
-            found = cursor.execute(f"SELECT {', '.join(JOB_FIELDS)} FROM meta.jobs ORDER BY seq").fetchall()
-        for table in self._tables.values():
-            self._measure(table)
-        self._register.load(map(job_of, found))
+            catalog.prepare(cursor)
+            self._tables = catalog.tables(cursor)
+            self._sizes = {table_id: catalog.size(cursor, table) for table_id, table in self._tables.items()}
+            self._register.load(catalog.jobs(cursor))
 
     def _sweep(self) -> None:
         """Remove files that no row needs."""
         wanted = {job.job_id for job in self._register if job.status in ("queued", "staged")}
         results = {job.job_id for job in self._register if job.status == "completed" and job.kind == "query"}
         self.directory.sweep(wanted, results)
-
-
-def _insert(cursor: DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> None:
-    marks = ", ".join("?" * len(row))
-    cursor.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
-
-
-def _update(cursor: DuckDBPyConnection, table: str, key: str, row: Mapping[str, Any]) -> None:
-    sets = ", ".join(f"{name} = ?" for name in row)
-    cursor.execute(f"UPDATE {table} SET {sets} WHERE {key} = ?", [*row.values(), row[key]])

@@ -35,7 +35,11 @@ OLDEST = tuple(
 EXTRAS = ("local", "dev")
 #: Cores that one version's tests take; a file's tests stay together, as they share what takes long to start.
 #: A worker that dies fails its test and is not replaced: xdist 3.8 with `loadfile` would wait for ever for its tests.
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile", "--max-worker-restart=0")
+#: Files are handed out in the order of tests/conftest.py: xdist would begin with those of many tests, however short.
+PARALLEL = (
+    *("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"),
+    *("--no-loadscope-reorder", "--max-worker-restart=0"),
+)
 #: Seconds that one run of pytest may take: four times what the longest takes on two cores.
 LIMIT = 3000
 _BUILD = "import sys, flit_core.buildapi as b; print(b.build_wheel(sys.argv[1]))"

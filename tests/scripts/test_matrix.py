@@ -55,3 +55,9 @@ def test_the_oldest_version_is_the_oldest_that_a_python_holds(
 
 def test_every_file_that_it_runs_is_there(root: Path) -> None:
     assert [name for name in (*matrix.BY_VERSION, *matrix.OLDEST) if not (root / name).exists()] == []
+
+
+def test_every_file_that_begins_is_there(request: pytest.FixtureRequest) -> None:
+    begin = next(plugin for plugin in request.config.pluginmanager.get_plugins() if hasattr(plugin, "LONGEST"))
+
+    assert [file for file in begin.LONGEST if not (request.config.rootpath / file).is_file()] == []

@@ -150,6 +150,7 @@ def test_a_port_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 def dripping() -> Iterator[int]:
     """Send one byte of an answer now and then, for ever."""
     told, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)  # a test that never connects ends too
 
     def drip() -> None:
         connection, _ = listener.accept()

@@ -6,6 +6,7 @@ A kind is a maker of triggers; making it makes its connection.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import os
 import sys
@@ -127,6 +128,14 @@ def http() -> Make:
     return lambda number: HttpSensorTrigger(f"sensor/{named(number)}", "web", poke_interval=GIVEN["interval"])
 
 
+def sleep() -> Make:
+    """Give a maker of Airflow's own triggers that wait for a moment, as long as the others' jobs take."""
+    from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+    seconds = GIVEN["interval"] * (GIVEN["polls"] + 1)
+    return lambda number: DateTimeTrigger(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds))
+
+
 KINDS: dict[str, Callable[[], Make]] = {
     "ours-aiohttp": lambda: ours("aiohttp"),
     "ours-httpx": lambda: ours("httpx"),
@@ -135,6 +144,7 @@ KINDS: dict[str, Callable[[], Make]] = {
     "databricks": databricks,
     "dbt-cloud": dbt,
     "http-sensor": http,
+    "sleep": sleep,
 }
 
 

@@ -20,7 +20,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -74,28 +74,36 @@ def settled(pids: list[int]) -> bool:
 
 
 @contextlib.contextmanager
-def rows_of(env: dict[str, str]) -> Iterator[tuple[dict[str, str], IO[str]]]:
-    """Prepare the rows; give the triggers' connection, and where a line lets them be written."""
+def rows_of(env: dict[str, str]) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
+    """Prepare the rows; give the triggers' connection, and the process that writes them when it is given a line."""
     command = [sys.executable, str(HERE / "rows.py"), sys.argv[1]]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=env, **pipes) as writer:
-        assert writer.stdin is not None
         assert writer.stdout is not None
         line = next(one for one in writer.stdout if one.startswith("{"))
-        yield json.loads(line), writer.stdin
-        assert writer.wait() == 0
+        yield json.loads(line), writer
 
 
-def measured(triggerer: Child, database: Path, go: IO[str]) -> dict[str, float]:
+def let(writer: subprocess.Popen[str], database: Path, count: int) -> None:
+    """Let rows be written, and wait until so many tasks may go on."""
+    print(file=writer.stdin, flush=True)
+
+    def ended() -> bool:
+        if writer.poll():
+            sys.exit("the rows cannot be written")
+        return asked(database, "select count(*) from task_instance where state = 'scheduled'") == count
+
+    until(ended, f"not all of {count} tasks may go on")
+
+
+def measured(triggerer: Child, database: Path, writer: subprocess.Popen[str]) -> dict[str, float]:
     """Let the triggers come once the triggerer is idle, and measure until the last one has ended."""
     until(lambda: runner_of(triggerer), "no runner")
-    pids, ended = [triggerer.pid, runner_of(triggerer)], "select count(*) from task_instance where state = 'scheduled'"
-    print(file=go, flush=True)
-    until(lambda: asked(database, ended) == 1, "the warm-up does not end")
+    pids = [triggerer.pid, runner_of(triggerer)]
+    let(writer, database, 1)
     until(lambda: settled(pids), "the triggerer does not come to rest")
     before, rss, begun = [worked(pid) for pid in pids], memory(pids[1], "VmRSS"), time.monotonic()
-    print(file=go, flush=True)
-    until(lambda: asked(database, ended) == GIVEN["count"] + 1, "not all tasks may go on")
+    let(writer, database, GIVEN["count"] + 1)
     wall = time.monotonic() - begun
     supervisor, runner = (worked(pid) - base for pid, base in zip(pids, before, strict=True))
     kib = (memory(pids[1], "VmHWM") - rss) / GIVEN["count"]
@@ -112,12 +120,12 @@ def main() -> None:
         env = surroundings(os.environ, network=False) | airflow | {"PYTHONPATH": os.environ["PYTHONPATH"]}
         words = (sys.executable, "-m", "airflow")
         subprocess.run([*words, "db", "migrate"], env=env, check=True, capture_output=True)
-        with rows_of(env) as (connection, go):
+        with rows_of(env) as (connection, writer):
             triggerer = Child(
                 (*words, "triggerer", "--skip-serve-logs"), env=env | connection, log=home / "triggerer.log", cwd=home
             )
             try:
-                figures = measured(triggerer, home / "airflow.db", go)
+                figures = measured(triggerer, home / "airflow.db", writer)
             except BaseException:
                 print(triggerer.tail(), file=sys.stderr)
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ HOSTILE: list[bytes] = [
             *[b"", b" ", b"/x", b"//", b"//x", b"?", b"#", b"http:", b"http://", b"http:///x", b"http://[::1", b"\xff"],
             *[b"http://a:99999/", b"http://a:b@c/", b"http://\xff/", b"http://x y/", b"javascript:1", b"file:///etc"],
             *[
-                b"http://169.254.169.254/x",
+                b"http://127.0.0.1:1/x",
                 b"ftp://x/y",
                 b"http://x/" + b"y" * 9000,
                 b"http://xn--/",
@@ -161,6 +162,20 @@ def peer(answers: list[bytes]) -> Iterator[Peer]:
     peer.close()
 
 
+@pytest.fixture
+def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no name be known: a network that has no answer may take long to say so."""
+    look_up = socket.getaddrinfo
+
+    def found(host: Any, *arguments: Any, **more: Any) -> Any:
+        if host not in ("127.0.0.1", b"127.0.0.1"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+@pytest.mark.usefixtures("no_names")
 @pytest.mark.parametrize("name", OPERATIONS if THOROUGH else SOME)
 @pytest.mark.parametrize("face", ["blocking", "async"])
 def test_no_answer_breaks_an_operation(

@@ -69,6 +69,7 @@ def searched(airflow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Se
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
         "CANARY_OUT": str(out),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(SUPPORT)))),
     }
     said = {"runs": run("-W", "ignore", script, **own)}
     found = json.loads((out / "found.json").read_text())

@@ -104,8 +104,11 @@ def observe_signatures(found: set[str]) -> None:
 
 def main() -> None:
     """Run both DAGs, and write down what must not be found."""
+    from harness import one_api_server
+
     from airflow_tds.local import Service
 
+    one_api_server()
     out, signatures = Path(os.environ["CANARY_OUT"]), set[str]()
     (out / "source.csv").write_text(f"id,name\n1,{IN_SOURCE}\n")
     observe_signatures(signatures)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness import objects_in_memory
+from harness import objects_in_memory, one_api_server
 
 SEEN: list[dict[str, Any]] = []
 
@@ -27,6 +27,7 @@ def main(plan_file: str, result_file: str) -> int:
 
     logging.disable(logging.NOTSET)
     initdb()
+    one_api_server()
     plan = json.loads(Path(plan_file).read_text())
     told = [run(**one) for one in plan]
     Path(result_file).write_text(json.dumps(told, default=str))
@@ -58,8 +59,8 @@ def run(file: str, conf: dict[str, Any], objects: dict[str, str] | None = None) 
 
 def see(context: Any) -> None:
     """Write down what a failure callback is given."""
-    error = context["exception"]
-    kinds = [kind.__name__ for kind in type(error).__mro__]
+    error = context.get("exception")
+    kinds = [kind.__name__ for kind in type(error).__mro__] if error is not None else None
     SEEN.append({"task_id": context["ti"].task_id, "kinds": kinds, "text": str(error)})
 
 

@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_tds import polling
 from airflow_tds.local import Service
 
-__all__ = ["HAS_STORE", "TaskRun", "connect", "needs_store", "objects_in_memory"]
+__all__ = ["HAS_SDK", "HAS_STORE", "TaskRun", "connect", "needs_store", "objects_in_memory", "one_api_server"]
 
 #: Whether this Airflow keeps a task's state over its tries.
 HAS_STORE = tuple(map(int, airflow.__version__.split(".")[:2])) >= (3, 3)
@@ -149,3 +149,15 @@ def objects_in_memory() -> Any:
     found = fsspec.filesystem("memory")
     known._register_filesystems()["memory"] = lambda conn_id, options: found
     return found
+
+
+def one_api_server() -> None:
+    """Let `dag.test()` keep one API server a process, as Airflow 3.3 does.
+
+    3.0 to 3.2 make another, for seconds of CPU, for each task and each trigger.
+    """
+    if HAS_SDK:
+        supervisor: Any = importlib.import_module("airflow.sdk.execution_time.supervisor")
+        made = supervisor.in_process_api_server
+        if not hasattr(made, "cache_info"):
+            supervisor.in_process_api_server = cache(made)

@@ -496,11 +496,14 @@ async def poller_for(conn_id: str) -> Poller:
     for ended in [other for other in list(_BY_LOOP) if other.is_closed()]:
         _BY_LOOP.pop(ended, None)
     registry = _BY_LOOP.setdefault(loop, _Registry())
-    opening = registry.openings.get(conn_id)
-    if opening is None or opening.is_stale(loop.time()):
-        opening = _Opening(loop.create_task(registry.open(conn_id)), loop.time())
-        registry.openings[conn_id] = opening
-    return await asyncio.shield(opening.poller)
+    while True:
+        opening = registry.openings.get(conn_id)
+        if opening is None or opening.is_stale(loop.time()):
+            opening = _Opening(loop.create_task(registry.open(conn_id)), loop.time())
+            registry.openings[conn_id] = opening
+        poller = await asyncio.shield(opening.poller)
+        if not poller.closed:  # in a loop that was held up, it may have ended before who asked for it could subscribe
+            return poller
 
 
 async def _settings(conn_id: str) -> Settings:

@@ -566,6 +566,27 @@ def test_a_connection_that_is_read_again_and_says_the_same_keeps_its_poller(
     bench.run(test())
 
 
+def test_a_poller_that_ends_before_its_opener_comes_to_it_is_opened_again(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lingers = iter([0.0, 0.0])  # it is kept when it is made, and when it is given
+
+    class Linger:
+        """No time for the first poller: a loop that is held up looks like this."""
+
+        def __radd__(self, now: float) -> float:
+            return now + next(lingers, 30.0)
+
+    monkeypatch.setattr(polling, "LINGER", Linger())
+
+    async def test() -> None:
+        async with bench.origin("COMPLETED") as origin:
+            bench.connect(origin.port)
+            assert (await bench.wait(bench.watch())).kind == "completed"
+
+    bench.run(test())
+
+
 def test_a_connection_that_was_changed_gets_another_poller(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "SETTINGS_AGE", -1.0)
 

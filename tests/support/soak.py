@@ -28,8 +28,8 @@ __all__ = ["Soak", "Tally", "descriptors", "resident"]
 #: Seconds between two polls of a job; a poll sooner than this part of it after an answer is one too many.
 PAUSE = 0.5
 SOON = 0.9
-#: Seconds for what must come about in the end.
-PATIENCE = 300.0
+#: Seconds for what must come about in the end; several of them are less than a test may take.
+PATIENCE = 60.0
 DAY = 86400.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -87,6 +87,8 @@ class Jobs(asyncio.Protocol):
         self.transport: Any = transport
         self._buffer = b""
         self._service.open.add(self)
+        if self._service.away:  # it was on its way when the service left
+            self.transport.abort()
         tally = self._service.tally
         tally.most_connections = max(tally.most_connections, len(self._service.open))
 
@@ -121,18 +123,20 @@ class Service:
         self.tally = tally
         self.open: set[Jobs] = set()
         self.asked: set[str] = set()
-        self.done = self.busy = False
+        self.done = self.busy = self.away = False
         self._answered: dict[str, float] = {}
         self.port = 0
 
     async def start(self) -> None:
         """Listen, on the port of before."""
+        self.away = False
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Jobs(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Go away, with all connections."""
+        self.away = True
         self._server.close()
         for connection in list(self.open):
             connection.transport.abort()

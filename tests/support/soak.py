@@ -82,9 +82,9 @@ class Jobs(asyncio.Protocol):
         self._service = service
         self._asked: str | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Count it."""
-        self.transport: Any = transport
+        self.transport = transport
         self._buffer = b""
         self._service.open.add(self)
         if self._service.away:  # it was on its way when the service left

@@ -6,17 +6,15 @@ import asyncio
 import csv
 import io
 import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
-from harness import HAS_STORE, TaskRun, connect, needs_store
+from harness import HAS_STORE, TaskRun, acting_once, connect, needs_store
 
 from airflow_tds.client import errors
 from airflow_tds.hooks import TdsHook
@@ -49,26 +47,14 @@ def clear(task: TaskRun) -> None:
     task.clear_number += 1
 
 
-@contextmanager
-def deleted_later(service: Service, table: str, looks: int) -> Iterator[None]:
+def deleted_later(service: Service, table: str, looks: int) -> AbstractContextManager[None]:
     """Answer the next deletion at once, and do it when the table's statistics were looked at so often."""
     service.fault("delete_rows", status=204)
-    before = service.requests
-
-    def delete() -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if sum(one.operation == "info" for one in service.requests[len(before) :]) >= looks:
-                TdsHook().delete_rows(table, "id:eq:1")
-                return
-            threading.Event().wait(0.01)
-
-    late = threading.Thread(target=delete)
-    late.start()
-    try:
-        yield
-    finally:
-        late.join()
+    before = len(service.requests)
+    return acting_once(
+        lambda: sum(one.operation == "info" for one in service.requests[before:]) >= looks,
+        lambda: TdsHook().delete_rows(table, "id:eq:1"),
+    )
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     TaskDeferred,
 )
-from harness import TaskRun, connect
+from harness import TaskRun, acting_once, connect
 
 from airflow_tds.client import errors
 from airflow_tds.hooks import TdsHook
@@ -44,23 +41,10 @@ def loaded(table: str) -> str:
     return table
 
 
-@contextmanager
-def released_after_looks(service: Service) -> Iterator[None]:
+def released_after_looks(service: Service) -> AbstractContextManager[None]:
     """Let a held service go on once it was looked at three times."""
     before = len(service.requests)
-
-    def release() -> None:
-        deadline = time.monotonic() + 60
-        while len(service.requests) < before + 3 and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
-        service.release()
-
-    watcher = threading.Thread(target=release)
-    watcher.start()
-    try:
-        yield
-    finally:
-        watcher.join()
+    return acting_once(lambda: len(service.requests) >= before + 3, service.release)
 
 
 class TestJobs:

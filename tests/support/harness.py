@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache, partial
 from itertools import count
@@ -19,7 +23,16 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_tds import polling
 from airflow_tds.local import Service
 
-__all__ = ["HAS_SDK", "HAS_STORE", "TaskRun", "connect", "needs_store", "objects_in_memory", "one_api_server"]
+__all__ = [
+    "HAS_SDK",
+    "HAS_STORE",
+    "TaskRun",
+    "acting_once",
+    "connect",
+    "needs_store",
+    "objects_in_memory",
+    "one_api_server",
+]
 
 #: Whether this Airflow keeps a task's state over its tries.
 HAS_STORE = tuple(map(int, airflow.__version__.split(".")[:2])) >= (3, 3)
@@ -42,6 +55,26 @@ def connect(service: Service, monkeypatch: pytest.MonkeyPatch, **extra: Any) -> 
         "extra": EXTRA | extra,
     }
     monkeypatch.setenv("AIRFLOW_CONN_TDS_DEFAULT", json.dumps(values))
+
+
+@contextmanager
+def acting_once(condition: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile, in another thread, do something once something has come about; after a minute, nothing."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if condition():
+                act()
+                return
+            threading.Event().wait(0.01)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
 
 
 #: Numbers of tries: no two task instances of a test session are the same execution.

@@ -26,7 +26,7 @@ from functools import partial
 
 from airflow_tds.client import errors
 from airflow_tds.client.http.lanes import Kept, Lane, open_lanes, polled_over
-from airflow_tds.client.messages import Reply, Request
+from airflow_tds.client.messages import Request
 from airflow_tds.client.waiting import GRACE, Outcome, Reading, Verdict, Watch
 from airflow_tds.hooks import async_settings
 from airflow_tds.settings import Settings
@@ -74,13 +74,17 @@ class Subscription:
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One thing that is polled, for all who wait for it; `turn` is its place in the queue, None in flight."""
+    """One thing that is polled, for all who wait for it.
+
+    `turn` is its place in the queue, None in flight; `heard` the last answer's status and body, if it goes on.
+    """
 
     watch: Watch
     request: Request
     kept: Kept = field(default_factory=Kept)
     subscriptions: set[Subscription] = field(default_factory=set)
     reading: Reading = _UNREAD
+    heard: tuple[int, bytes] | None = None
     missing: errors.NotFound | None = None
     failing_since: float | None = None
     turn: int | None = None
@@ -178,7 +182,7 @@ class Poller:
         self._wire = settings.wire()
         self._lanes = lanes
         for entry in self._entries.values():
-            entry.request, entry.kept = entry.watch.request(self._wire), Kept()
+            entry.request, entry.kept, entry.heard = entry.watch.request(self._wire), Kept(), None
 
     def keep(self) -> None:
         """Go on for a while without subscribers."""
@@ -345,16 +349,24 @@ class Poller:
         return reading
 
     async def _read(self, number: int, entry: Entry) -> Reading:
-        reply, error = await self._ask(number, entry)
-        if isinstance(error, errors.Unauthorized) and await self._reload(number, self._lanes[number]):
-            reply, error = await self._ask(number, entry)
-        if error is not None:
-            raise error
-        return entry.watch.read(self._wire, reply)
+        found = await self._ask(number, entry)
+        if isinstance(found, errors.Unauthorized) and await self._reload(number, self._lanes[number]):
+            found = await self._ask(number, entry)
+        if isinstance(found, errors.TableServiceError):
+            raise found
+        return found
 
-    async def _ask(self, number: int, entry: Entry) -> tuple[Reply, errors.TableServiceError | None]:
+    async def _ask(self, number: int, entry: Entry) -> Reading | errors.TableServiceError:
+        """Ask, and read the answer; most say word for word what the last one said, and mean the same."""
         reply = await self._lanes[number].read(entry.request, entry.kept)
-        return reply, self._wire.error(entry.request, reply)
+        said = reply.status, reply.content
+        if said == entry.heard:
+            return entry.reading
+        if (error := self._wire.error(entry.request, reply)) is not None:
+            return error
+        reading = entry.watch.read(self._wire, reply)
+        entry.heard = said if reading.verdict is Verdict.RUNNING else None
+        return reading
 
     async def _reload(self, number: int, used: Lane) -> bool:
         """Read the connection again, once for all workers; True if it is worth trying again."""

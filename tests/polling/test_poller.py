@@ -23,6 +23,23 @@ CONN = "tds_default"
 # ---- who asks
 
 
+def test_a_word_that_a_changed_connection_takes_for_the_end_is_the_end(bench: Any) -> None:
+    """The same bytes, read before: what they mean is the connection's to say."""
+
+    async def test() -> None:
+        async def answer(job_id: str, count: int) -> Any:
+            return (401, {}, b"") if count == 3 else bench.status("ready")
+
+        async with bench.scripted(answer) as origin:
+            bench.connect(origin.port)
+            waiting = bench.start(bench.watch())
+            await origin.asked(1)
+            bench.connect(origin.port, password="new", extra={"wire": {"completed": "ready"}})
+            assert (await waiting).kind == "completed"
+
+    bench.run(test())
+
+
 def test_two_subscribers_to_one_job_make_one_request_per_interval(bench: Any) -> None:
     async def test() -> None:
         async with bench.origin("QUEUED", "RUNNING", "RUNNING", "COMPLETED") as origin:

@@ -7,7 +7,7 @@ trigger share these values, so that deferring changes where a wait happens and n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeVar
 
@@ -130,7 +130,7 @@ class Watch:
 
     def to_json(self) -> dict[str, Any]:
         """Write the watch as a flat JSON object."""
-        return asdict(self)
+        return dict(vars(self))
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Write the outcome as a flat JSON object."""
-        return asdict(self)
+        return dict(vars(self))
 
     def check(self) -> None:
         """Return if the wait ended well.

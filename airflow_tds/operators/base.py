@@ -118,7 +118,7 @@ class TdsOperator(Deferring, BaseOperator):
         if self._client is not None:
             self._client.stop()
         job_id = self._once.job_id if self._once is not None else ""
-        goes_on = f"job {job_id} goes on if it has its data" if job_id else "no job is known that goes on"
+        goes_on = f"job {job_id} goes on if it has its data" if job_id else "what the service has accepted goes on"
         self.log.warning("killed: nothing more is sent; %s", goes_on)
 
     def _run(self, context: Context, watch: Watch | None, record: Record | None) -> Any:

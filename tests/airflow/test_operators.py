@@ -729,6 +729,16 @@ class TestKill:
         assert f"job {job_id} goes on" in capsys.readouterr().out
         assert len(service.requests) == requests
 
+    def test_on_kill_denies_no_truncation_that_goes_on(
+        self, loaded: str, task: TaskRun, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        truncate = TdsTruncateOperator(task_id="it", table_id=loaded, poll_interval=0.05)
+        task.execute(truncate)
+
+        truncate.on_kill()
+
+        assert "killed: nothing more is sent; what the service has accepted goes on" in capsys.readouterr().out
+
     def test_after_on_kill_nothing_more_is_sent(self, service: Service, loaded: str, task: TaskRun) -> None:
         def chunks() -> Any:
             yield b"id,name\n"

@@ -183,4 +183,9 @@ FilterGroup.model_rebuild()
 
 def describe(invalid: ValidationError) -> str:
     """Put pydantic's findings into one line: field, rule, and not the value."""
-    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in invalid.errors())
+    return "; ".join(": ".join(filter(None, (".".join(map(str, e["loc"])), _rule(e["msg"])))) for e in invalid.errors())
+
+
+def _rule(said: str) -> str:
+    """Put a rule as pydantic words it into the words of who wrote JSON."""
+    return said.removeprefix("Value error, ").replace("valid tuple", "valid list")

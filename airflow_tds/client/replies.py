@@ -113,7 +113,8 @@ def required(document: Any, pointers: Sequence[str], operation: str, name: str) 
     value = find(document, pointers, operation)
     if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
         raise errors.UnexpectedReply(
-            f"{operation}: the reply holds no {name} at {', '.join(p or 'its top' for p in pointers)}",
+            f"{operation}: the reply holds no {name} at {', '.join(p or 'its top' for p in pointers)}; the connection's"
+            f" wire setting '{name}' says where it stands, see docs/wire.md",
             field=name,
         )
     return str(value)

@@ -261,7 +261,7 @@ def test_a_format_without_a_media_type_is_bytes() -> None:
         ({"error_kinds": {"404": "gone"}}, "error_kinds"),
         (
             {"append": {"strategy": "put_commit", "places": {"object": None}}},
-            "append: value: Value error, object needs",
+            "append: object needs",
         ),
         ({"headers": {"Content-Length": "5"}}, "the header 'Content-Length' is refused"),
         ({"overwrite": {"line": LINE_LATER, "places": {"update_mode": None}}}, "append and overwrite share a route"),

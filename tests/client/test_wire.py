@@ -180,6 +180,21 @@ def test_a_setting_that_does_not_fit_is_refused_by_name(setting: Any, named: str
     assert named in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"no_data_statuses": "AWAITING"}, "wire map: no_data_statuses: Input should be a valid list"),
+        ({"total_count": None}, "wire map: total_count: Input should be a valid list"),
+        ({"page_layout": "lines"}, "wire map: with the page_layout lines, has_next_header is needed, and"),
+    ],
+)
+def test_a_refusal_speaks_of_the_setting_and_not_of_python(setting: Any, text: str) -> None:
+    with pytest.raises(errors.ValidationFailed) as refused:
+        Wire.from_setting(setting)
+
+    assert str(refused.value).startswith(text)
+
+
 # ---- replies
 
 
@@ -215,6 +230,11 @@ def test_a_job_id_is_found_in_the_shapes_that_services_use(document: Any, job_id
 def test_a_job_id_that_cannot_be_told_is_an_error(document: Any, why: str) -> None:
     with pytest.raises(errors.UnexpectedReply, match=why):
         WIRE.read_job_id(answer(document))
+
+
+def test_a_reply_without_what_it_must_hold_names_the_setting_that_says_where_it_stands() -> None:
+    with pytest.raises(errors.UnexpectedReply, match="the connection's wire setting 'job_id' says where it stands"):
+        WIRE.read_job_id(answer({"job": {"number": 1}}))
 
 
 @pytest.mark.parametrize(

@@ -58,26 +58,26 @@ class Scratch:
 
     def prove_all(self) -> None:
         """Prove every form; one that fails does not end the others."""
-        steps = (
-            self._info,
-            self._get_job,
-            self._upload,
-            self._append,
-            self._second_upload,
-            self._upsert,
-            self._overwrite,
-            self._reads,
-            self._delete,
-            self._chunked,
-            self._idle_job,
-            self._failing_job,
-            self._truncate,
-        )
-        for step in steps:
+        steps = {
+            "info": self._info,
+            "get_job": self._get_job,
+            "upload": self._upload,
+            "append": self._append,
+            "second upload": self._second_upload,
+            "upsert": self._upsert,
+            "overwrite": self._overwrite,
+            "query": self._reads,
+            "delete_rows": self._delete,
+            "chunked PUT": self._chunked,
+            "no data": self._idle_job,
+            "failed job": self._failing_job,
+            "truncate": self._truncate,
+        }
+        for check, step in steps.items():
             try:
                 step()
             except errors.TableServiceError as error:
-                self._report.add(step.__name__.strip("_"), "failed", str(error))
+                self._report.add(check, "failed", str(error))
 
     # ---- what is there
 

@@ -151,6 +151,15 @@ def test_a_route_that_nobody_names_is_a_fault_with_its_setting(examine: Any) -> 
     assert list(found.failed) == ["upsert"]
 
 
+def test_what_cannot_be_tried_fails_under_the_name_that_it_has_when_it_works(examine: Any) -> None:
+    with Service(tables=["t"], token=TOKEN, wire=Wire.from_setting({"job_id": "/job/number"})) as service:
+        found = examine(service.url, "--scratch-table", "t")
+
+    tried = {"get_job", "upload", "append", "second upload", "upsert", "overwrite", "chunked PUT", "no data"}
+    assert tried | {"failed job"} <= set(found.failed)
+    assert "wire setting 'job_id' says where it stands" in found.failed["append"]
+
+
 def test_a_service_that_does_everything_otherwise_is_proven_by_its_settings(examine: Any) -> None:
     with other_service(t=Sheet()) as other:
         found = examine(other.url, "--scratch-table", "t", token=KEY, api_key_header=KEY_HEADER, wire=OTHER_WIRE)

@@ -6,8 +6,9 @@ what is heavier stands inside a function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ __all__ = [
     "Context",
     "PokeReturnValue",
     "XComArg",
+    "as_server",
     "async_connection",
     "clear_number",
     "conf",
@@ -65,6 +67,23 @@ def __getattr__(name: str) -> Any:
     from airflow.providers.common.compat import sdk
 
     return getattr(sdk, name)
+
+
+@contextmanager
+def as_server() -> Iterator[None]:
+    """Let a command find connections of the metadata database, as `airflow connections test` does, by the same switch.
+
+    From 3.1 on a process that says of itself neither that it is a worker nor a server finds none of them.
+    """
+    name = "_AIRFLOW_PROCESS_CONTEXT"
+    before = os.environ.get(name)
+    os.environ[name] = "server"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 async def async_connection(conn_id: str) -> tuple[Connection, dict[str, Any]]:

@@ -94,10 +94,12 @@ def _settings(options: Any) -> Settings:
 
 
 def _connection(conn_id: str) -> Settings:
+    from airflow_tds.compat import as_server
     from airflow_tds.hooks import TdsHook
 
     try:
-        return TdsHook(conn_id).settings()
+        with as_server():
+            return TdsHook(conn_id).settings()
     except errors.ValidationFailed:
         raise
     except Exception as missing:  # noqa: BLE001  # Airflow's class for it moved; a secrets backend has its own

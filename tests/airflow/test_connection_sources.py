@@ -19,6 +19,7 @@ SCRIPT = """
 import asyncio, json, os, sys
 from airflow.models import Connection
 from airflow.utils.session import create_session
+from airflow_tds.doctor.command import main
 from airflow_tds.hooks import TdsHook, async_settings
 
 fields = json.loads(os.environ["FIELDS"])
@@ -27,6 +28,8 @@ with create_session() as session:
 names = ["of_environment", "of_database", "of_backend"]
 said = {name: TdsHook(name).test_connection() for name in names}
 said["async"] = [asyncio.run(async_settings(name)).base_url for name in names]
+del os.environ["_AIRFLOW_PROCESS_CONTEXT"]  # as a command in a shell
+said["doctor"] = [main(["doctor", name]) for name in names]
 print(json.dumps(said))
 """
 
@@ -68,3 +71,7 @@ def test_a_connection_is_found_and_lets_in(said: dict[str, list[object]], source
 
 def test_the_triggerer_finds_them_too(said: dict[str, list[object]], running: Service) -> None:
     assert said["async"] == [running.url] * 3
+
+
+def test_the_doctor_finds_them_too(said: dict[str, list[object]]) -> None:
+    assert said["doctor"] == [0, 0, 0]

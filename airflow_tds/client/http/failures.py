@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 
+import httpcore
 import httpx
 
 from airflow_tds.client import errors
@@ -24,9 +25,17 @@ UNSENT: tuple[type[Exception], ...] = (
     httpx.PoolTimeout,
     httpx.ProxyError,
     httpx.UnsupportedProtocol,
+    httpcore.ConnectError,
+    httpcore.ConnectTimeout,
 )
-#: All that httpx raises; and OpenSSL's refusals after the handshake, which its asyncio side lets through.
-BROKEN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ssl.SSLError)
+#: All that httpx raises, and httpcore where it is used alone; and OpenSSL's refusals after the handshake, which the
+#: asyncio side of both lets through.
+BROKEN = (
+    *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
+    *(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError),
+    ssl.SSLError,
+)
+_WRITTEN_BADLY = (httpx.LocalProtocolError, httpcore.LocalProtocolError)
 #: OpenSSL's words for a connection that ended, and for bytes that had not come when patience ran out.
 _NO_DISTRUST = (
     ssl.SSLEOFError,
@@ -52,7 +61,7 @@ def failure(
     """
     unsent = isinstance(error, never_left)
     text = f"{request.operation}, {request.subject}: {type(error).__name__}"
-    harmless = isinstance(error, (*BROKEN, OSError)) and not isinstance(error, httpx.LocalProtocolError)
+    harmless = isinstance(error, (*BROKEN, OSError)) and not isinstance(error, _WRITTEN_BADLY)
     quotes = isinstance(request.target, SecretUrl) or not harmless
     detail = "" if quotes or not str(error) else f": {error}"  # what may quote a URL or a header is not shown
     distrust = _distrust(error, in_handshake=unsent)

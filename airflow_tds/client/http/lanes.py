@@ -1,6 +1,6 @@
 """`Lane`: one connection that can only read, for the shared poller.
 
-Over httpx's own transport or over aiohttp; which one is there is looked up without importing it.
+Over httpx or over aiohttp; which one is there is looked up without importing it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from airflow_tds.client import errors
 from airflow_tds.client.access import Access
 from airflow_tds.client.http.admission import let_in
-from airflow_tds.client.http.carriers import Carrier, OverAiohttp, OverHttpx
+from airflow_tds.client.http.carriers import Carrier, OverAiohttp, OverHttpx, over_httpx
 from airflow_tds.client.http.failures import Guard, failure, go_on
 from airflow_tds.client.messages import Reply, Request
 
@@ -73,7 +73,7 @@ class Lane:
     """One connection that can read and nothing else: a worker's own, so that cancelling one harms no other.
 
     A shared httpx pool dies when requests on it are cancelled, and costs the square of its connections;
-    a transport with a single connection does neither.
+    a single connection does neither.
 
     Args:
         access: The service; one for all lanes of an event loop, so that they renew credentials once.
@@ -84,7 +84,7 @@ class Lane:
     def __init__(self, access: Access, context: ssl.SSLContext, over: Over = "httpx") -> None:
         self._access = access
         self._context = context
-        self._carrier: Carrier = (OverAiohttp if over == "aiohttp" else OverHttpx)(access, context)
+        self._carrier: Carrier = (OverAiohttp if over == "aiohttp" else over_httpx)(access, context)
 
     async def read(self, request: Request, kept: Kept | None = None) -> Reply:
         """Send a GET and give its reply.

@@ -94,10 +94,10 @@ def _settings(options: Any) -> Settings:
 
 
 def _connection(conn_id: str) -> Settings:
-    from airflow_tds.compat import as_server
-    from airflow_tds.hooks import TdsHook
-
     try:
+        from airflow_tds.compat import as_server
+        from airflow_tds.hooks import TdsHook
+
         with as_server():
             return TdsHook(conn_id).settings()
     except errors.ValidationFailed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -318,6 +319,15 @@ def test_a_connection_of_airflows_is_examined(
 def test_a_connection_that_is_not_there_cannot_be_examined(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_without_airflow_there_is_no_connection_to_examine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "airflow_tds.hooks", None)  # as where Airflow is not installed
+
+    assert main(["doctor"]) == 2
+    assert "connection 'tds_default' cannot be read: import of airflow_tds.hooks" in capsys.readouterr().err
 
 
 def test_what_a_service_lacks_is_told_of_each_reading(examine: Any) -> None:

@@ -118,7 +118,7 @@ def worst(column: str) -> Callable[[Found], float]:
 def saturated(count: int, kinds: tuple[str, ...], **more: Any) -> Scenario:
     """So many triggers, as fast as they can."""
     title = f"{count:,} triggers, as fast as they can"
-    return Scenario(title, kinds, {"count": count, "interval": SATURATION, "polls": 5}, **more)
+    return Scenario(title, kinds, {"count": count, "interval": SATURATION, "polls": 9}, **more)
 
 
 def paced(count: int, **more: Any) -> Scenario:
@@ -197,7 +197,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
         Scenario(
             "500 triggers over TLS, as fast as they can",
             PAIR,
-            {"count": 500, "interval": SATURATION, "polls": 5, "tls": True},
+            {"count": 500, "interval": SATURATION, "polls": 9, "tls": True},
             rounds=3,
             weight=0.8,
         ),

@@ -51,7 +51,7 @@ class SecretUrl:
             parts = urlsplit(self._url)
         except ValueError:
             return "<no address>"
-        return f"{parts.scheme}://{parts.hostname}/…?<redacted>"
+        return f"{parts.scheme}://{parts.hostname or ''}/…?<redacted>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         raise TypeError("a presigned URL must not be stored or sent to another process")

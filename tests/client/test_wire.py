@@ -732,6 +732,7 @@ def test_a_server_error_carries_how_long_to_wait() -> None:
 def test_a_secret_url_shows_its_host_only() -> None:
     assert repr(SecretUrl(URL)) == "https://store.example/…?<redacted>"
     assert repr(SecretUrl("https://[x")) == "<no address>"
+    assert repr(SecretUrl("file:///etc/passwd")) == "file:///…?<redacted>"
 
 
 def test_a_secret_url_cannot_be_stored() -> None:

@@ -249,6 +249,8 @@ class Scratch:
 
     def _reads(self) -> None:
         read_all(self._patient_now(), self._report, self._table)
+        if self._is_empty("filters"):
+            return
         last = self._next - 1
         found = self._patient.do(self._operations.query(self._table, filters=[f"id:eq:{last}"]))
         texts = [str(row.get("id")) for row in found.items]
@@ -258,7 +260,16 @@ class Scratch:
     def _patient_now(self) -> Patient:
         return replace(self._patient, wire=self._wire)
 
+    def _is_empty(self, check: str) -> bool:
+        """Leave out a check that needs a row, where every write before it failed."""
+        empty = self.count() == 0
+        if empty:
+            self._report.add(check, "skipped", "no row could be written to look for")
+        return empty
+
     def _delete(self) -> None:
+        if self._is_empty("delete_rows"):
+            return
         before, last = self.count(), self._next - 1
 
         def ask(operations: Any) -> str:

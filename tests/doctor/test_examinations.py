@@ -157,7 +157,8 @@ def test_what_cannot_be_tried_fails_under_the_name_that_it_has_when_it_works(exa
         found = examine(service.url, "--scratch-table", "t")
 
     tried = {"get_job", "upload", "append", "second upload", "upsert", "overwrite", "chunked PUT", "no data"}
-    assert tried | {"failed job"} <= set(found.failed)
+    assert tried | {"failed job"} == set(found.failed)
+    assert found.of("filters") == found.of("delete_rows") == [("skipped", "no row could be written to look for")]
     assert "wire setting 'job_id' says where it stands" in found.failed["append"]
 
 

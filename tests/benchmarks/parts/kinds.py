@@ -129,10 +129,10 @@ def http() -> Make:
 
 
 def sleep() -> Make:
-    """Give a maker of Airflow's own triggers that wait for a moment, as long as the others' jobs take."""
+    """Give a maker of Airflow's own triggers that wait for a moment, as long as the others' jobs take; or an hour."""
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
-    seconds = GIVEN["interval"] * (GIVEN["polls"] + 1)
+    seconds = 3600.0 if GIVEN["polls"] is None else GIVEN["interval"] * (GIVEN["polls"] + 1)
     return lambda number: DateTimeTrigger(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds))
 
 

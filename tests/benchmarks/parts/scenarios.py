@@ -140,9 +140,10 @@ def held(count: int, *, tls: bool, aim: float) -> Scenario:
     columns = {"kib_per_trigger": "KiB/trigger", "peak": "connections"}
     title = f"{count:,} triggers that wait{', TLS' if tls else ''}"
     aims = tuple(
-        Aim(f"memory of {KINDS[kind]}, % of the best other", share(kind, "kib_per_trigger"), aim) for kind in OURS
+        Aim(f"memory of {KINDS[kind]}, % of the best other", share(kind, "kib_per_trigger"), aim)
+        for kind in (*OURS, *(["sleep"] if not tls else []))
     )
-    kinds = PAIR if tls else (*PAIR, "dbt-cloud", "http-sensor")
+    kinds = PAIR if tls else (*PAIR, "dbt-cloud", "http-sensor", "sleep")
     return Scenario(title, kinds, given, columns, 3, 0.6, aims=aims)
 
 

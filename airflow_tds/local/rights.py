@@ -15,6 +15,8 @@ __all__ = ["ALL", "Rights", "parse_token"]
 
 _ANY = "*"
 _CLAUSE = re.compile(r":(?=(?:read|write)=)")
+#: What looks like a right and is none: taken for a part of the token it would give all rights.
+_UNKNOWN = re.compile(r":(\w+)=.")
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def parse_token(text: str) -> tuple[str, Rights]:
         The token and its rights.
 
     Raises:
-        ValidationFailed: There is no token, or a right is given twice.
+        ValidationFailed: There is no token, a right is given twice, or there is no such right.
     """
     token, *clauses = _CLAUSE.split(text)
+    if unknown := _UNKNOWN.search(token):
+        raise ValidationFailed(f"a token has no right called {unknown[1]!r}: read and write are all there are")
     rights = {clause.partition("=")[0]: frozenset(clause.partition("=")[2].split(",")) for clause in clauses}
     if not token or len(rights) != len(clauses):
         raise ValidationFailed("a token is written TOKEN or TOKEN:read=TABLE,...:write=TABLE,...; each right once")

@@ -107,3 +107,15 @@ def test_a_token_is_written_with_its_rights() -> None:
 def test_a_token_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValidationFailed, match="TOKEN:read="):
         parse_token(text)
+
+
+def test_a_right_that_does_not_exist_is_named_and_makes_no_token_with_all_rights() -> None:
+    with pytest.raises(ValidationFailed, match="no right called 'raed'"):
+        parse_token("bob:raed=people")
+    with pytest.raises(ValidationFailed, match="no right called 'admin'"):
+        parse_token("bob:admin=yes:read=people")
+
+
+@pytest.mark.parametrize("token", ["Zm9v:YmFy=", "a:b", "a=b", "a.b=="])
+def test_a_token_may_look_a_little_like_a_right(token: str) -> None:
+    assert parse_token(token) == (token, ALL)

@@ -110,9 +110,9 @@ class Admin:
         return JSONResponse(fault.model_dump(exclude_unset=True), 201)
 
     async def list_faults(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
-        """Give all faults, and how often each has happened."""
-        faults = self._faults.all()
-        return JSONResponse([{**each.model_dump(exclude_unset=True), "consumed": each.consumed} for each in faults])
+        """Give all faults, how often each has happened, and how often it will."""
+        counted = [(each, {"consumed": each.consumed, "left": each.left}) for each in self._faults.all()]
+        return JSONResponse([each.model_dump(exclude_unset=True) | counts for each, counts in counted])
 
     async def clear_faults(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
         """Forget all faults."""

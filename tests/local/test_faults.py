@@ -186,7 +186,7 @@ def test_faults_can_be_scripted_over_http(service: Service, caller: Caller, tabl
     scripted: dict[str, Any] = {"operation": "info", "status": 503}
     assert caller.http.post("/admin/faults", json=scripted).status_code == 201
     assert caller.http.get(f"/tables/{table}/data/info").status_code == 503
-    assert caller.http.get("/admin/faults").json() == [{**scripted, "consumed": 1}]
+    assert caller.http.get("/admin/faults").json() == [{**scripted, "consumed": 1, "left": 0}]
     assert caller.http.delete("/admin/faults").status_code == 204
     assert caller.http.get("/admin/faults").json() == []
 

@@ -53,6 +53,8 @@ LONGEST_HOLD = 10.0
 LOG_EVERY = 300.0
 #: Waits told per turn of the loop: each then runs to its end, 0.3 ms; five thousand at once would take over a second.
 SLICE = 16
+#: Bytes of an answer that are kept until the next one: a job's record has a few hundred.
+LONGEST_HEARD = 4096
 #: Looks are spread by this part of their pause, so that they do not gather.
 SPREAD = 0.05
 
@@ -365,7 +367,8 @@ class Poller:
         if (error := self._wire.error(entry.request, reply)) is not None:
             return error
         reading = entry.watch.read(self._wire, reply)
-        entry.heard = said if reading.verdict is Verdict.RUNNING else None
+        goes_on = reading.verdict is Verdict.RUNNING
+        entry.heard = said if goes_on and len(reply.content) <= LONGEST_HEARD else None
         return reading
 
     async def _reload(self, number: int, used: Lane) -> bool:

@@ -6,6 +6,7 @@ tests/proofs/laws.py takes each law out of the poller and sees these tests fail.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from itertools import pairwise
@@ -368,6 +369,26 @@ def test_a_poll_is_written_down_once_and_each_has_an_id_of_its_own(bench: Any) -
             await waiting
             assert entry.kept._written is written
             assert len({head["x-request-id"] for head in origin.heads}) == 3
+
+    bench.run(test())
+
+
+@pytest.mark.parametrize(("length", "kept"), [(4000, True), (5000, False)])
+def test_an_answer_is_kept_until_the_next_one_unless_it_is_long(bench: Any, *, length: int, kept: bool) -> None:
+    """A thousand waits must not hold a thousand long answers."""
+
+    async def test() -> None:
+        async def answer(job_id: str, count: int) -> Any:
+            return (*bench.status("RUNNING")[:2], json.dumps({"status": "RUNNING", "more": "x" * length}).encode())
+
+        async with bench.scripted(answer) as origin:
+            bench.connect(origin.port)
+            waiting = bench.start(bench.watch())
+            poller = await polling.poller_for(CONN)
+            await origin.asked(2)
+            entry = next(iter(poller._entries.values()))
+            assert (entry.heard is not None) is kept
+            waiting.cancel()
 
     bench.run(test())
 

@@ -81,10 +81,7 @@ class OverHttpx:
             own: The credentials' header fields.
             method: What is sent; a lane renews its token by a POST.
         """
-        parts = arguments(self._access, request, own, "") | {"method": method}
-        timeout = {"timeout": parts.pop("timeout").as_dict()}
-        content = b"".join(request.body.open()) if request.body else None
-        return httpx.Request(**parts, content=content, extensions=timeout)
+        return _whole(self._access, request, own, method)
 
     async def get(self, request: Request, written: httpx.Request, guard: Guard, request_id: str) -> Reply:
         """Send what was written down, as `Carrier` says."""
@@ -120,12 +117,10 @@ class OverHttpcore:
 
     def written(self, request: Request, own: Mapping[str, str]) -> httpcore.Request:
         """Write a request down, as `Carrier` says; its id is its last field."""
-        parts = arguments(self._access, request, own, "")
-        timeout = {"timeout": parts.pop("timeout").as_dict()}
-        whole = httpx.Request(**parts | {"method": "GET"})
+        whole = _whole(self._access, request, own, "GET")
         at, fields = whole.url, [field for field in whole.headers.raw if field[0] != REQUEST_ID.encode()]
         url = httpcore.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        return httpcore.Request(whole.method, url, headers=[*fields, (b"", b"")], extensions=timeout)
+        return httpcore.Request(whole.method, url, headers=[*fields, (b"", b"")], extensions=whole.extensions)
 
     async def get(self, request: Request, written: httpcore.Request, guard: Guard, request_id: str) -> Reply:
         """Send what was written down, as `Carrier` says."""
@@ -151,6 +146,14 @@ class OverHttpcore:
         if self._connection is not None:
             await self._connection.aclose()
             self._connection = None
+
+
+def _whole(access: Access, request: Request, own: Mapping[str, str], method: str) -> httpx.Request:
+    """Write a request down as httpx does."""
+    parts = arguments(access, request, own, "") | {"method": method}
+    timeout = {"timeout": parts.pop("timeout").as_dict()}
+    content = b"".join(request.body.open()) if request.body else None
+    return httpx.Request(**parts, content=content, extensions=timeout)
 
 
 def over_httpx(access: Access, context: ssl.SSLContext) -> Carrier:

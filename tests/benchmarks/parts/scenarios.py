@@ -116,9 +116,9 @@ def worst(column: str) -> Callable[[Found], float]:
 
 
 def saturated(count: int, kinds: tuple[str, ...], **more: Any) -> Scenario:
-    """So many triggers, as fast as they can."""
+    """So many triggers, as fast as they can; they come at once, or the first would be done before the last is there."""
     title = f"{count:,} triggers, as fast as they can"
-    return Scenario(title, kinds, {"count": count, "interval": SATURATION, "polls": 9}, **more)
+    return Scenario(title, kinds, {"count": count, "interval": SATURATION, "polls": 9, "burst": True}, **more)
 
 
 def paced(count: int, **more: Any) -> Scenario:

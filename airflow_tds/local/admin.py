@@ -111,8 +111,10 @@ class Admin:
 
     async def list_faults(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
         """Give all faults, how often each has happened, and how often it will."""
-        counted = [(each, {"consumed": each.consumed, "left": each.left}) for each in self._faults.all()]
-        return JSONResponse([each.model_dump(exclude_unset=True) | counts for each, counts in counted])
+        faults = self._faults.all()
+        return JSONResponse(
+            [each.model_dump(exclude_unset=True) | {"consumed": each.consumed, "left": each.left} for each in faults]
+        )
 
     async def clear_faults(self, request: Request) -> Response:  # noqa: ARG002  # an endpoint
         """Forget all faults."""

@@ -101,17 +101,22 @@ class Watcher:
 
 
 async def drive(trigger: Any) -> bool:
-    """Run one trigger to its event, as Airflow's runner does; say whether its job succeeded."""
+    """Run one trigger to its end, as Airflow's runner does; say whether its job succeeded."""
     await greenback.ensure_portal()
+    done = False
     try:
         async for event in trigger.run():
-            payload = event.payload
-            done = payload is True or payload.get("kind") == "completed" or payload.get("status") == "success"
-            return done or "SUCCESS" in str(payload.get("run_state"))
+            done = succeeded(event.payload)
     except Exception:  # a trigger that gives up is counted
         if GIVEN["mode"] != "storm":
             raise
-    return False
+    return done
+
+
+def succeeded(payload: Any) -> bool:
+    """Read an event, in everybody's words."""
+    done = payload is True or payload.get("kind") == "completed" or payload.get("status") == "success"
+    return done or "SUCCESS" in str(payload.get("run_state"))
 
 
 async def created(make: Callable[[int], Any]) -> list[asyncio.Task[bool]]:

@@ -7,7 +7,9 @@ trigger that is taken over by another triggerer simply waits there again, until 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -16,6 +18,9 @@ from airflow_tds.client.errors import TableServiceError
 from airflow_tds.client.waiting import Outcome, Reading, Watch
 
 __all__ = ["TdsJobTrigger", "TdsQueryTrigger", "TdsTableTrigger", "TdsTruncationTrigger", "trigger_for"]
+
+#: One for all: a logger of its own, as `self.log` makes, takes each trigger a tenth of its memory.
+log = logging.getLogger(__name__)
 
 
 class _WatchTrigger(BaseTrigger):
@@ -65,10 +70,11 @@ class _WatchTrigger(BaseTrigger):
             poller = await poller_for(self.tds_conn_id)
         except TableServiceError as error:
             return watch.broken(error, time.time())
-        return await poller.wait(watch, self._say)
+        return await poller.wait(watch, partial(_say, watch.subject))
 
-    def _say(self, reading: Reading) -> None:
-        self.log.info("%s is %s", self.watch.subject, reading.status)
+
+def _say(subject: str, reading: Reading) -> None:
+    log.info("%s is %s", subject, reading.status)
 
 
 class TdsJobTrigger(_WatchTrigger):

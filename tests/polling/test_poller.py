@@ -652,10 +652,9 @@ def test_a_triggers_log_has_each_new_status_once_and_nothing_per_poll(
             bench.connect(origin.port)
             values = bench.watch().to_json()
             trigger = TdsJobTrigger(CONN, **{name: values[name] for name in values if name != "kind"})
-            trigger._log = logging.getLogger("the task's own log")  # type: ignore[assignment]  # as the triggerer has it
             assert [event.payload["kind"] async for event in trigger.run()] == ["completed"]
 
     with caplog.at_level(logging.INFO):
         bench.run(test())
-    said = [record.getMessage() for record in caplog.records if record.name == "the task's own log"]
+    said = [record.getMessage() for record in caplog.records if record.name == "airflow_tds.triggers"]
     assert said == ["j1 is QUEUED", "j1 is RUNNING", "j1 is COMPLETED"]

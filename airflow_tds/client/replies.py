@@ -77,7 +77,7 @@ def record_of(reply: Reply, operation: str) -> Any:
     """Read a reply's JSON that decides how a job went: of a name given twice, either value may be the true one."""
     document = document_of(reply, operation)
     try:
-        json.loads(reply.content, object_pairs_hook=_each_once)
+        _ONCE.decode(reply.content.decode())
     except ValueError:
         raise errors.UnexpectedReply(f"{operation}: the reply gives a name twice") from None
     return document
@@ -86,6 +86,10 @@ def record_of(reply: Reply, operation: str) -> Any:
 def _each_once(pairs: list[tuple[str, Any]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError
+
+
+#: Made once: to make one costs as much as to read a job's record.
+_ONCE = json.JSONDecoder(object_pairs_hook=_each_once)
 
 
 def find(document: Any, pointers: Sequence[str], operation: str) -> Any:

@@ -7,7 +7,7 @@ trigger share these values, so that deferring changes where a wait happens and n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeVar
 
@@ -239,6 +239,6 @@ class Outcome:
 def _made(kind: type[_V], values: Any, otherwise: str) -> _V:
     """Make a value of a flat JSON object; names that this version does not know are left out."""
     try:
-        return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
+        return kind(**{name: values[name] for name in kind.__match_args__ if name in values})
     except TypeError:  # no object, or one that lacks what every version has written
         raise errors.UnexpectedReply(otherwise) from None

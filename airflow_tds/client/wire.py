@@ -91,11 +91,11 @@ class Wire(Asking):
         """Read a job; its words go to logs and events, so they are made fit for them here."""
         if not isinstance(document, dict):
             return model_of(DataJobResponse, document, operation)
-        error = find(document, self.job_error, operation)
-        said = {"status": find(document, self.job_status, operation), "error": None}
-        job = model_of(DataJobResponse, {**document, **said}, operation)
+        status, error = find(document, self.job_status, operation), find(document, self.job_error, operation)
+        if isinstance(status, str):  # what is no text is refused below
+            status = self._status(fit(status)[:STATUS_TEXT])
         text = None if error is None else fit(reason_of(error))[:ERROR_TEXT]
-        return job.model_copy(update={"status": self._status(fit(job.status)[:STATUS_TEXT]), "error": text})
+        return model_of(DataJobResponse, {**document, "status": status, "error": text}, operation)
 
     def _status(self, word: str) -> str:
         """Give the interface's word for a final status, and any other as it is."""

@@ -40,6 +40,8 @@ async def _credentials(
     access: Access, credentials: Credentials, exchange: Exchange, turn: AbstractAsyncContextManager[Any]
 ) -> Mapping[str, str]:
     """Give the header fields, renewed if need be; what fails here left nothing at the service."""
+    if credentials.renewal(time.time()) is None:
+        return credentials.fields()
     async with turn:
         renewal = credentials.renewal(time.time())
         if renewal is not None:

@@ -41,6 +41,7 @@ ORDER = (
     "client.http.incoming",
     "client.http.admission",
     "client.http.connections",
+    "client.http.sockets",
     "client.http.carriers",
     "client.http.lanes",
     "client.runtime",

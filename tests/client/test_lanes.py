@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import select
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,73 @@ def test_an_answer_that_does_not_come_ends_the_read(server: Any, read: Read) -> 
         read(Access(f"http://127.0.0.1:{silent.getsockname()[1]}", timeouts=Timeouts(read=0.1)), INFO)
 
     assert raised.value.outcome == "unknown"
+
+
+def test_an_answer_that_comes_in_drops_ends_the_read(read: Read) -> None:
+    """What counts is the whole read: a drop now and then is no answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        threads.submit(_drip, listener)
+        with pytest.raises(errors.TransportFailed, match="TimeoutError") as raised:
+            read(Access(f"http://127.0.0.1:{listener.getsockname()[1]}", timeouts=Timeouts(read=0.3)), INFO)
+
+    assert raised.value.outcome == "unknown"
+
+
+def _drip(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection, suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 X\r\nContent-Length: 99999\r\n\r\n")
+        while not select.select([connection], [], [], 0.01)[0] or connection.recv(4096):  # until the lane hangs up
+            connection.sendall(b" ")
+
+
+@pytest.mark.parametrize("over", ["httpx", "aiohttp"])
+def test_each_read_of_a_lane_has_its_whole_time(server: Any, answer: Any, *, over: Over) -> None:
+    """One timer serves read after read; whoever reads next must not end by the clock of the one before."""
+    held = [threading.Event() for _ in range(3)]
+    arrived = [threading.Event() for _ in range(3)]
+
+    def waits(number: int) -> Callable[[], bytes]:
+        def late() -> bytes:
+            arrived[number].set()
+            held[number].wait(60)
+            return answer()  # type: ignore[no-any-return]  # a fixture
+
+        return late
+
+    server.answers = [waits(number) for number in range(3)]
+
+    async def work() -> list[Any]:
+        access = Access(server.url, timeouts=Timeouts(read=30.0))
+        lane, loop, ahead = Lane(access, access.ssl_context(), over), asyncio.get_running_loop(), 0.0
+        now = loop.time
+        loop.time = lambda: now() + ahead  # type: ignore[method-assign]  # nobody waits for half a minute here
+        found: list[Any] = []
+        try:
+            for number, (seconds, answered, idle) in enumerate([(20.0, True, 0), (20.0, True, 60), (35.0, False, 0)]):
+                reading = asyncio.create_task(lane.read(INFO))
+                await asyncio.to_thread(arrived[number].wait, 60)
+                ahead += seconds
+                await asyncio.to_thread(int)  # the loop looks at its clock
+                if answered:
+                    held[number].set()
+                found += await asyncio.gather(reading, return_exceptions=True)
+                ahead += idle
+                await asyncio.to_thread(int)
+            held[2].set()
+        finally:
+            await lane.close()
+        return found
+
+    first, second, third = asyncio.run(work())
+    assert (first.status, second.status, third.outcome) == (200, 200, "unknown")
+
+
+def test_a_connection_that_does_not_come_about_sent_nothing(read: Read) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(errors.TransportFailed) as raised:
+        read(Access(f"https://127.0.0.1:{silent.getsockname()[1]}", timeouts=Timeouts(connect=0.1)), INFO)
+
+    assert raised.value.outcome == "not_sent"
 
 
 def test_a_lane_to_nowhere_sent_nothing(read: Read) -> None:

@@ -357,7 +357,7 @@ def test_two_connections_that_say_the_same_share_a_poller(bench: Any) -> None:
     bench.run(test())
 
 
-def test_a_poll_is_written_down_once_and_each_has_an_id_of_its_own(bench: Any) -> None:
+def test_where_a_poll_goes_is_written_down_once_and_each_has_an_id_of_its_own(bench: Any) -> None:
     async def test() -> None:
         async with bench.origin("RUNNING", "RUNNING", "COMPLETED") as origin:
             bench.connect(origin.port)
@@ -365,9 +365,9 @@ def test_a_poll_is_written_down_once_and_each_has_an_id_of_its_own(bench: Any) -
             poller = await polling.poller_for(CONN)
             await origin.asked(1)
             entry = next(iter(poller._entries.values()))
-            written = entry.kept._written
+            place = entry.kept._place
             await waiting
-            assert entry.kept._written is written
+            assert entry.kept._place is place
             assert len({head["x-request-id"] for head in origin.heads}) == 3
 
     bench.run(test())

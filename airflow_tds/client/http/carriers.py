@@ -1,15 +1,15 @@
 """What carries a lane's reads: a connection of httpx's, its whole transport where there is a proxy, or aiohttp.
 
-A carrier writes a request down once, so that it can be sent again and again, and takes its reply. It sends GETs
-and nothing else: aiohttp sends one twice by itself, which is good enough for a read only.
+A carrier writes down once what is sent again and again. It sends GETs and nothing else: aiohttp sends one twice by
+itself, which is good enough for a read only.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -20,7 +20,8 @@ from airflow_tds.client.access import NO_PROXY, Access
 from airflow_tds.client.http.failures import BROKEN, UNSENT, Guard
 from airflow_tds.client.http.incoming import Head, head_of, taken
 from airflow_tds.client.http.redaction import redacted
-from airflow_tds.client.http.written import arguments
+from airflow_tds.client.http.sockets import Sockets
+from airflow_tds.client.http.written import address, arguments
 from airflow_tds.client.messages import Reply, Request
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ __all__ = ["Carrier", "OverAiohttp", "OverHttpcore", "OverHttpx", "over_httpx"]
 KEPT_ALIVE = 60.0
 #: The header field that names a request in the service's log and in ours.
 REQUEST_ID = "X-Request-Id"
+#: What httpx raises, or a lane that has waited for long enough.
+_BROKEN = (*BROKEN, TimeoutError)
+T = TypeVar("T")
 
 
 class Carrier(Protocol):
@@ -41,20 +45,38 @@ class Carrier(Protocol):
 
     @property
     def broken(self) -> tuple[type[Exception], ...]:
-        """All that `get` raises when no complete answer came."""
+        """All that `get` raises when no complete answer came, and `TimeoutError` if it is made to end."""
 
     @property
     def unsent(self) -> tuple[type[Exception], ...]:
         """Of these, what says that the request never left."""
 
-    def written(self, request: Request, own: Mapping[str, str]) -> Any:
-        """Write a request down, with the credentials' header fields; it is a GET whatever is asked."""
+    def place(self, request: Request) -> Any:
+        """Write down where a request goes: what `get` takes, again and again, on any lane of this kind."""
 
-    async def get(self, request: Request, written: Any, guard: Guard, request_id: str) -> Reply:
-        """Send what was written down, and give its reply."""
+    async def get(self, request: Request, place: Any, own: Mapping[str, str], guard: Guard, request_id: str) -> Reply:
+        """Send a request, with the credentials' header fields, and give its reply."""
 
     async def aclose(self) -> None:
         """Close the connection."""
+
+
+class _Shared(Generic[T]):
+    """What thousands of reads have in common: header fields, checked and written down once until they change."""
+
+    def __init__(self, access: Access, form: Callable[[httpx.Headers], T]) -> None:
+        self._access = access
+        self._form = form
+        self._for: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        self._fields: T
+
+    def fields(self, request: Request, own: Mapping[str, str]) -> T:
+        """Give the header fields of a request but its id."""
+        if (request.headers, own) != self._for:
+            found = arguments(self._access, request, own, "")["headers"]
+            del found[REQUEST_ID]
+            self._for, self._fields = (request.headers, own), self._form(found)
+        return self._fields
 
 
 class OverHttpx:
@@ -63,31 +85,31 @@ class OverHttpx:
     Args:
         access: The service.
         context: What checks the other side.
+        method: What is sent, whatever is asked; a lane renews its token by a POST.
     """
 
-    broken = BROKEN
+    broken = _BROKEN
     unsent = UNSENT
 
-    def __init__(self, access: Access, context: ssl.SSLContext) -> None:
+    def __init__(self, access: Access, context: ssl.SSLContext, method: str = "GET") -> None:
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_ALIVE)
         self._access = access
+        self._method = method
         self._transport = httpx.AsyncHTTPTransport(verify=context, limits=one, proxy=_proxy(access))
 
-    def written(self, request: Request, own: Mapping[str, str], *, method: str = "GET") -> httpx.Request:
-        """Write a request down, as `Carrier` says.
+    def place(self, request: Request) -> None:
+        """Write nothing down, against `Carrier`: httpx takes a request whole."""
 
-        Args:
-            request: What to send.
-            own: The credentials' header fields.
-            method: What is sent; a lane renews its token by a POST.
-        """
-        return _whole(self._access, request, own, method)
-
-    async def get(self, request: Request, written: httpx.Request, guard: Guard, request_id: str) -> Reply:
-        """Send what was written down, as `Carrier` says."""
-        written.headers[REQUEST_ID] = request_id
+    async def get(self, request: Request, place: None, own: Mapping[str, str], guard: Guard, request_id: str) -> Reply:
+        """Send a request, as `Carrier` says."""
+        del place
+        parts = arguments(self._access, request, own, request_id) | {"method": self._method}
+        timeout = {"timeout": parts.pop("timeout").as_dict()}
+        content = b"".join(request.body.open()) if request.body else None
         with redacted():
-            response = await self._transport.handle_async_request(written)
+            response = await self._transport.handle_async_request(
+                httpx.Request(**parts, content=content, extensions=timeout)
+            )
             async with aclosing(response):
                 return await taken(request, head_of(response), response.aiter_raw(), guard, request_id)
 
@@ -97,39 +119,44 @@ class OverHttpx:
 
 
 class OverHttpcore:
-    """The connection that httpx's transport is made of, without its pool: a third less work. It knows no proxy.
+    """The connection that httpx's transport is made of, without its pool and without anyio: half the work.
 
     The pool looks through all that it has before and after each request, though here this is one connection.
+    It knows no proxy.
 
     Args:
         access: The service.
         context: What checks the other side.
     """
 
-    broken = BROKEN
+    broken = _BROKEN
     unsent = UNSENT
 
     def __init__(self, access: Access, context: ssl.SSLContext) -> None:
         self._access = access
         self._context = context
+        self._shared = _Shared(access, lambda fields: [(b"Host", httpx.URL(access.base_url).netloc), *fields.raw])
+        self._extensions = {"timeout": {"connect": access.timeouts.connect}}  # a lane has patience of its own
         self._connection: httpcore.AsyncHTTPConnection | None = None
 
-    def written(self, request: Request, own: Mapping[str, str]) -> httpcore.Request:
-        """Write a request down, as `Carrier` says; its id is its last field."""
-        whole = _whole(self._access, request, own, "GET")
-        at, fields = whole.url, [field for field in whole.headers.raw if field[0] != REQUEST_ID.encode()]
-        url = httpcore.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=at.raw_path)
-        return httpcore.Request(whole.method, url, headers=[*fields, (b"", b"")], extensions=whole.extensions)
+    def place(self, request: Request) -> httpcore.URL:
+        """Write down where a request goes, as `Carrier` says."""
+        at = httpx.URL(address(self._access, request))
+        return httpcore.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=at.raw_path)
 
-    async def get(self, request: Request, written: httpcore.Request, guard: Guard, request_id: str) -> Reply:
-        """Send what was written down, as `Carrier` says."""
-        written.headers[-1] = (REQUEST_ID.encode(), request_id.encode())
+    async def get(
+        self, request: Request, place: httpcore.URL, own: Mapping[str, str], guard: Guard, request_id: str
+    ) -> Reply:
+        """Send a request, as `Carrier` says."""
+        fields = [*self._shared.fields(request, own), (REQUEST_ID.encode(), request_id.encode())]
+        connection = await self._connected(place.origin)
         with redacted():
-            connection = await self._connected(written.url.origin)
-            response = await connection.handle_async_request(written)
+            response = await connection.handle_async_request(
+                httpcore.Request("GET", place, headers=fields, extensions=self._extensions)
+            )
             pieces = cast("httpx.AsyncByteStream", response.stream)
             async with aclosing(pieces):
-                head = head_of(httpx.Response(response.status, headers=response.headers))
+                head = Head(response.status, {_text(name).lower(): _text(value) for name, value in response.headers})
                 return await taken(request, head, pieces, guard, request_id)
 
     async def _connected(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
@@ -137,7 +164,8 @@ class OverHttpcore:
         if self._connection is not None and (self._connection.is_closed() or self._connection.has_expired()):
             await self.aclose()
         if self._connection is None:
-            self._connection = httpcore.AsyncHTTPConnection(origin, self._context, keepalive_expiry=KEPT_ALIVE)
+            made = httpcore.AsyncHTTPConnection
+            self._connection = made(origin, self._context, keepalive_expiry=KEPT_ALIVE, network_backend=Sockets())
         return self._connection
 
     async def aclose(self) -> None:
@@ -147,12 +175,9 @@ class OverHttpcore:
             self._connection = None
 
 
-def _whole(access: Access, request: Request, own: Mapping[str, str], method: str) -> httpx.Request:
-    """Write a request down as httpx does."""
-    parts = arguments(access, request, own, "") | {"method": method}
-    timeout = {"timeout": parts.pop("timeout").as_dict()}
-    content = b"".join(request.body.open()) if request.body else None
-    return httpx.Request(**parts, content=content, extensions=timeout)
+def _text(raw: bytes) -> str:
+    """Read a header field's name or value, whatever its bytes."""
+    return raw.decode("latin-1")
 
 
 def over_httpx(access: Access, context: ssl.SSLContext) -> Carrier:
@@ -172,8 +197,8 @@ class OverAiohttp:
         self._access = access
         self._context = context
         self._proxy = _proxy(access)
+        self._shared = _Shared(access, _multi)
         self._session: aiohttp.ClientSession | None = None
-        self._fields: CIMultiDict[str] | None = None
 
     @property
     def broken(self) -> tuple[type[Exception], ...]:
@@ -189,28 +214,24 @@ class OverAiohttp:
 
         return (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
-    def written(self, request: Request, own: Mapping[str, str]) -> tuple[URL, CIMultiDict[str]]:
-        """Write a request down, as `Carrier` says; what httpx would not send is refused as there."""
-        from multidict import CIMultiDict
+    def place(self, request: Request) -> URL:
+        """Write down where a request goes, as `Carrier` says; what httpx would not send is refused as there."""
         from yarl import URL
 
-        parts = arguments(self._access, request, own, "")
-        fields = CIMultiDict(parts["headers"].multi_items())
-        if self._fields is None or self._fields != fields:
-            self._fields = fields
-        return URL(parts["url"], encoded=True), self._fields.copy()  # thousands of jobs share one text
+        return URL(address(self._access, request), encoded=True)
 
-    async def get(
-        self, request: Request, written: tuple[URL, CIMultiDict[str]], guard: Guard, request_id: str
-    ) -> Reply:
-        """Send what was written down, as `Carrier` says."""
+    async def get(self, request: Request, place: URL, own: Mapping[str, str], guard: Guard, request_id: str) -> Reply:
+        """Send a request, as `Carrier` says."""
         if self._session is None:
             self._session = self._opened()
-        url, headers = written
-        headers[REQUEST_ID] = request_id
-        async with self._session.get(url, headers=headers, allow_redirects=False, proxy=self._proxy) as response:
-            head = Head(response.status, {name.lower(): value for name, value in response.headers.items()})
+        fields = self._shared.fields(request, own)
+        fields[REQUEST_ID] = request_id
+        response = await self._session.get(place, headers=fields, allow_redirects=False, proxy=self._proxy)
+        try:
+            head = Head(response.status, response.headers)
             return await taken(request, head, response.content.iter_any(), guard, request_id)
+        finally:
+            response.release()  # as leaving it as a context would, which is slower
 
     def _opened(self) -> aiohttp.ClientSession:
         import aiohttp
@@ -219,7 +240,7 @@ class OverAiohttp:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=1, keepalive_timeout=KEPT_ALIVE, ssl=self._context),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=times.connect, sock_read=times.read),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=times.connect),  # a lane has patience of its own
             auto_decompress=False,
         )
 
@@ -227,6 +248,13 @@ class OverAiohttp:
         """Close the connection."""
         if self._session is not None:
             await self._session.close()
+
+
+def _multi(fields: httpx.Headers) -> CIMultiDict[str]:
+    """Give header fields as aiohttp takes them; it copies them before it sends."""
+    from multidict import CIMultiDict
+
+    return CIMultiDict(fields.multi_items())
 
 
 def _proxy(access: Access) -> str | None:

@@ -71,7 +71,7 @@ class Scenario:
         given: What stub and load are told.
         columns: Figures that are shown, with their headings; the first one's spread is shown, too.
         rounds: How often at most; fewer where time is short.
-        weight: Its part of the time.
+        weight: Its part of the time, about its minutes.
         full: Whether only the full run has it.
     """
 
@@ -121,17 +121,17 @@ def saturated(count: int, kinds: tuple[str, ...], **more: Any) -> Scenario:
     return Scenario(title, kinds, {"count": count, "interval": SATURATION, "polls": 9, "burst": True}, **more)
 
 
-def paced(count: int, **more: Any) -> Scenario:
+def paced(count: int, kinds: tuple[str, ...], **more: Any) -> Scenario:
     """So many triggers, a poll each five seconds."""
     given = {"count": count, "interval": 5.0, "polls": 2}
-    return Scenario(f"{count:,} triggers, a poll each 5 s", FEW, given, **more)
+    return Scenario(f"{count:,} triggers, a poll each 5 s", kinds, given, **more)
 
 
 def slow(delay: float) -> Scenario:
     """A service that takes its time."""
     given = {"count": 100, "interval": 1.0, "polls": 2, "delay": delay}
     columns = {"us_per_poll": "CPU us/poll", "peak": "connections", "wall_s": "s to the end"}
-    return Scenario(f"100 triggers, a poll a second, answered in {delay * 1e3:.0f} ms", PAIR, given, columns, 3, 0.4)
+    return Scenario(f"100 triggers, a poll a second, answered in {delay * 1e3:.0f} ms", PAIR, given, columns, 2, 0.8)
 
 
 def held(count: int, *, tls: bool, aim: float) -> Scenario:
@@ -144,7 +144,7 @@ def held(count: int, *, tls: bool, aim: float) -> Scenario:
         for kind in (*OURS, *(["sleep"] if not tls else []))
     )
     kinds = PAIR if tls else (*PAIR, "dbt-cloud", "http-sensor", "sleep")
-    return Scenario(title, kinds, given, columns, 3, 0.6, aims=aims)
+    return Scenario(title, kinds, given, columns, weight=2.5 if tls else 5.5, aims=aims)
 
 
 AT_1000 = (
@@ -188,19 +188,21 @@ REAL = {
 #: The parts of the page, in its order.
 PARTS: dict[str, tuple[Scenario, ...]] = {
     "sizes": (
-        saturated(100, ALL, rounds=3, weight=1.0),
-        saturated(1000, ALL, weight=6.0, aims=AT_1000),
-        saturated(5000, FEW, rounds=3, weight=4.0, full=True, aims=AT_5000),
-        saturated(10_000, FEW, rounds=2, weight=6.0, full=True),
+        saturated(100, ALL, rounds=3, weight=1.5),
+        saturated(1000, ALL, weight=9.0, aims=AT_1000),
+        saturated(5000, PAIR, weight=10.0, full=True, aims=AT_5000),
+        saturated(10_000, PAIR, rounds=1, weight=4.0, full=True),
     ),
-    "pace": (paced(1000, rounds=3, weight=1.0), paced(5000, rounds=2, weight=2.0, full=True, aims=AT_5000)),
+    "pace": (
+        paced(1000, FEW, rounds=2, weight=3.5),
+        paced(5000, PAIR, rounds=2, weight=4.5, full=True, aims=AT_5000),
+    ),
     "tls": (
         Scenario(
             "500 triggers over TLS, as fast as they can",
             PAIR,
-            {"count": 500, "interval": SATURATION, "polls": 9, "tls": True},
-            rounds=3,
-            weight=0.8,
+            {"count": 500, "interval": SATURATION, "polls": 9, "burst": True, "tls": True},
+            weight=3.0,
         ),
     ),
     "delay": (slow(0.0), slow(0.05), slow(0.5)),
@@ -210,8 +212,8 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
             (*PAIR, "http-sensor"),
             {"count": 300, "interval": 1.0, "polls": None, "mode": "storm"},
             STORM,
-            3,
-            0.6,
+            2,
+            2.0,
         ),
     ),
     "memory": (held(1000, tls=False, aim=33), held(500, tls=True, aim=10)),
@@ -221,8 +223,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
             OURS,
             {"count": 5000, "interval": 1.0, "polls": None, "mode": "fan-out"},
             SHARED,
-            3,
-            0.6,
+            weight=4.0,
             aims=(
                 Aim("polls of the job per interval", worst("polls_per_interval"), 1.2),
                 Aim("block of the fan-out, own part without gc, ms", worst("block_own_ms"), 20),
@@ -235,8 +236,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
             (*PAIR, "sleep"),
             {"count": 500, "interval": 1.0, "polls": 3, "mode": "real"},
             REAL,
-            3,
-            1.5,
+            weight=11.0,
             aims=(
                 Aim("CPU with [aiohttp], times less than the best other", gain("ours-aiohttp", "cpu_s"), 4, least=True),
                 Aim("the same with httpx", gain("ours-httpx", "cpu_s"), 3, least=True),

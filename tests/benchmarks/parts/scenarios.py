@@ -194,8 +194,10 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
         saturated(10_000, PAIR, rounds=1, weight=4.0, full=True),
     ),
     "pace": (
+        paced(100, PAIR, rounds=2, weight=2.0),
         paced(1000, FEW, rounds=2, weight=3.5),
         paced(5000, PAIR, rounds=2, weight=4.5, full=True, aims=AT_5000),
+        paced(10_000, PAIR, rounds=1, weight=3.5, full=True),
     ),
     "tls": (
         Scenario(

@@ -19,7 +19,7 @@ from airflow_tds.client.waiting import Outcome, Reading, Watch
 
 __all__ = ["TdsJobTrigger", "TdsQueryTrigger", "TdsTableTrigger", "TdsTruncationTrigger", "trigger_for"]
 
-#: One for all: a logger of its own, as `self.log` makes, takes each trigger a tenth of its memory.
+#: One for all: `self.log` would make one for each trigger, which lives as long as it waits.
 log = logging.getLogger(__name__)
 
 

@@ -105,7 +105,7 @@ class Reply:
 
     Attributes:
         status: HTTP status.
-        headers: Header fields, names in lower case.
+        headers: Header fields, found by their names in lower case.
         content: The body; empty if it was poured into the request's sink.
         received: Bytes of the body, also of a poured one.
         request_id: The id that was sent with the request.

@@ -88,7 +88,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError
 
 
-#: Made once: to make one costs as much as to read a job's record.
+#: Made once, not for each record.
 _ONCE = json.JSONDecoder(object_pairs_hook=_each_once)
 
 

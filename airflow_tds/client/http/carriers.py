@@ -19,7 +19,7 @@ import httpx
 from airflow_tds.client.access import NO_PROXY, Access
 from airflow_tds.client.http.failures import BROKEN, UNSENT, Guard
 from airflow_tds.client.http.incoming import Head, head_of, taken
-from airflow_tds.client.http.redaction import redacted
+from airflow_tds.client.http.redaction import Redacted
 from airflow_tds.client.http.sockets import Sockets
 from airflow_tds.client.http.written import address, arguments
 from airflow_tds.client.messages import Reply, Request
@@ -106,7 +106,7 @@ class OverHttpx:
         parts = arguments(self._access, request, own, request_id) | {"method": self._method}
         timeout = {"timeout": parts.pop("timeout").as_dict()}
         content = b"".join(request.body.open()) if request.body else None
-        with redacted():
+        with Redacted():
             response = await self._transport.handle_async_request(
                 httpx.Request(**parts, content=content, extensions=timeout)
             )
@@ -150,7 +150,7 @@ class OverHttpcore:
         """Send a request, as `Carrier` says."""
         fields = [*self._shared.fields(request, own), (REQUEST_ID.encode(), request_id.encode())]
         connection = await self._connected(place.origin)
-        with redacted():
+        with Redacted():
             response = await connection.handle_async_request(
                 httpcore.Request("GET", place, headers=fields, extensions=self._extensions)
             )

@@ -24,7 +24,7 @@ from airflow_tds.client.access import NO_PROXY, Access, peer
 from airflow_tds.client.http.failures import BROKEN, Guard, failure, go_on
 from airflow_tds.client.http.incoming import Incoming, arriving, head_of, set_aside, set_aside_later, taken
 from airflow_tds.client.http.outgoing import outgoing
-from airflow_tds.client.http.redaction import redacted
+from airflow_tds.client.http.redaction import Redacted
 from airflow_tds.client.http.written import arguments, check_peer
 from airflow_tds.client.messages import Reply, Request, SecretUrl, TokenUrl
 from airflow_tds.client.progress import Meter, Report
@@ -110,7 +110,7 @@ class Connections:
         body = closing(outgoing(request.body, guard, self._meter(request))) if request.body else nullcontext()
         try:
             asked = arguments(self._access, request, own, request_id) | {"extensions": {"trace": reached}}
-            with redacted(), body as content, self._client(request).stream(content=content, **asked) as response:
+            with Redacted(), body as content, self._client(request).stream(content=content, **asked) as response:
                 incoming = Incoming(request, head_of(response), request_id)
                 self._pour(incoming, arriving(response, incoming, guard), request, guard)
                 return incoming.reply()
@@ -188,7 +188,7 @@ class AsyncConnections:
         request_id = uuid.uuid4().hex
         try:
             asked = arguments(self._access, request, own, request_id)
-            with redacted():
+            with Redacted():
                 async with self._turns, self._client.stream(**asked) as response:
                     return await taken(request, head_of(response), response.aiter_raw(), guard, request_id)
         except BROKEN as error:

@@ -37,7 +37,7 @@ class Head:
 
     Attributes:
         status: HTTP status.
-        headers: Header fields, names in lower case.
+        headers: Header fields, found by their names in lower case.
     """
 
     status: int

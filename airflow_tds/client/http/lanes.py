@@ -133,7 +133,7 @@ class Lane:
 
 
 class _Patience:
-    """Ends a read that takes too long; one timer for read after read, as one for each costs a tenth of it.
+    """Ends a read that takes too long; one timer for read after read, as one for each costs a twentieth of it.
 
     Args:
         seconds: That a read may take from its beginning to the end of its answer.
@@ -172,5 +172,5 @@ class _Patience:
 
 
 def _name() -> str:
-    """Name a request; as a UUID would, for a tenth of its cost."""
+    """Name a request as a UUID would, without asking the system for each."""
     return f"{random.getrandbits(128):032x}"  # it guards nothing

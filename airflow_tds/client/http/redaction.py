@@ -9,7 +9,7 @@ import contextvars
 import logging
 import re
 
-__all__ = ["redacted"]
+__all__ = ["Redacted"]
 
 _ours = contextvars.ContextVar("ours", default=False)
 
@@ -25,8 +25,8 @@ for _logger in ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.pro
     logging.getLogger(_logger).addFilter(_without_query)
 
 
-class redacted:  # noqa: N801  # used as a word, `with redacted()`; a generator would cost a tenth of a read
-    """Have lines that are logged meanwhile, in this thread or task, cut."""
+class Redacted:
+    """Have lines that are logged meanwhile, in this thread or task, cut; no generator, as each poll needs one."""
 
     def __enter__(self) -> None:
         self._token = _ours.set(True)

@@ -7,8 +7,8 @@ port, which is not counted: what was seen (`/counts`), that jobs go on (`/begin`
 of polls says so, that for so many seconds everybody is refused with 429 (`/storm/5`). What is measured must not live
 here.
 
-It does little, and without asyncio, a fifth of the work: two cores share more than they show, and a service at work
-makes whoever polls it look a quarter more expensive.
+It does little, and without asyncio, a third of the work: two cores share more than they show, and a service at work
+makes whoever polls it look up to a quarter more expensive.
 """
 
 from __future__ import annotations

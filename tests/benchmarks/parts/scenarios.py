@@ -190,7 +190,7 @@ PARTS: dict[str, tuple[Scenario, ...]] = {
     "sizes": (
         saturated(100, ALL, rounds=3, weight=1.5),
         saturated(1000, ALL, weight=9.0, aims=AT_1000),
-        saturated(5000, PAIR, weight=10.0, full=True, aims=AT_5000),
+        saturated(5000, PAIR, weight=12.5, full=True, aims=AT_5000),
         saturated(10_000, PAIR, rounds=1, weight=4.0, full=True),
     ),
     "pace": (

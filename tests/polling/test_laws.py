@@ -96,6 +96,21 @@ def test_law_2_an_entry_that_was_queued_anew_is_taken_once(bench: Any) -> None:
     bench.run(test())
 
 
+def test_law_2_whoever_comes_while_an_entry_is_read_queues_it_not_again(bench: Any) -> None:
+    async def test() -> None:
+        bench.connect(1)
+        poller = await polling.poller_for(CONN)
+        first, second = (
+            polling.Subscription(bench.watch("j1"), asyncio.get_running_loop().create_future()) for _ in range(2)
+        )
+        entry = poller._subscribe(first)
+        assert poller._take() is entry
+        assert poller._subscribe(second) is entry
+        assert (entry.turn, poller._take()) == (None, None)
+
+    bench.run(test())
+
+
 # ---- law 3: a poller closes itself, a while after its last subscriber
 
 
